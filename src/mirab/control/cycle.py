@@ -1,0 +1,23 @@
+"""The one loop body, shared by replay and live service."""
+
+from __future__ import annotations
+
+from mirab.control.ports import Backend, Clock, Journal
+from mirab.core.decide import decide
+from mirab.core.state import State
+from mirab.model.plans import Plan
+
+
+def cycle(state: State, clock: Clock, backend: Backend, journal: Journal) -> Plan:
+    """Observe, decide, record the intent, apply. Outcomes come back as facts of a later cycle."""
+    now = clock.now()
+    facts = list(backend.observe())
+    for fact in facts:
+        state.fold(fact)
+    state.advance(now)
+    plan = decide(state, now)
+    journal.append(facts, plan)
+    state.commit(plan)
+    for action in plan.actions:
+        backend.submit(action)
+    return plan
