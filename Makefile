@@ -1,0 +1,69 @@
+# mirab: make demo | test | check | bench | clean
+#
+# Everything lives in .venv (marked with the hash of pyproject.toml, so that it is made again when that changes) and out/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+HASH := $(shell cksum < pyproject.toml | cut -d' ' -f1)
+RUN_MARK := $(VENV)/.ready-run-$(HASH)
+DEV_MARK := $(VENV)/.ready-dev-$(HASH)
+WORKERS ?= auto
+
+.PHONY: help demo test check lint types browser wheel bench clean
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s $$'\t'
+
+$(BIN)/python:
+	@[ -n "$(PYTHON)" ] || { echo "mirab needs Python 3.11 or later: install one, or say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing: on Debian, apt-get install python3-venv" >&2; exit 1; }
+
+$(RUN_MARK): | $(BIN)/python
+	@echo "Installing mirab into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(DEV_MARK): $(RUN_MARK)
+	@echo "Installing the tools of developers into $(VENV) ..."
+	@$(BIN)/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"]))' \
+		> $(VENV)/dev-requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/dev-requirements.txt
+	@touch $@
+
+demo: $(RUN_MARK) ## replay a bundled real log under two policies, and show the report
+	@mkdir -p out
+	@$(BIN)/mirab demo --html out/demo.html
+
+test: $(DEV_MARK) browser lint types ## everything that must pass: style, types, all tests, the built wheel
+	@$(BIN)/python -m pytest -n $(WORKERS)
+	@$(MAKE) wheel
+
+check: $(DEV_MARK) ## the fast part: under a minute
+	@$(MAKE) lint
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser"
+
+lint: $(DEV_MARK)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(DEV_MARK)
+	@$(BIN)/mypy
+
+browser: ## Debian's chromium for the page tests (skipped where it cannot be had)
+	@.ci/browser
+
+wheel: $(DEV_MARK) ## build the wheel, look inside, and use it from a fresh environment
+	@.ci/wheel $(BIN)/python
+
+bench: $(DEV_MARK) ## speed, growth, and the measures on several seeds
+	@$(BIN)/python bench/run.py
+
+clean: ## remove what was built (not the environment)
+	@rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
