@@ -1,0 +1,1 @@
+"""Measuring mirab: quality against its targets, speed, neighbours, and adversaries. See docs/benchmarks.md."""
