@@ -1,0 +1,5 @@
+"""`python -m mirab`."""
+
+from mirab.cli.main import main
+
+main()

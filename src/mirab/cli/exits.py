@@ -1,0 +1,138 @@
+"""Exit codes and the sentences of errors: one table from types of exceptions to both."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+
+import click
+
+
+class Exit(IntEnum):
+    """What the shell is told."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DENIED = 4
+    CONFLICT = 5
+    GATE_NOT_MET = 6
+    TIMED_OUT = 7
+    UNREACHABLE = 8
+    INTERRUPTED = 130
+    READER_GONE = 141
+
+
+class UnusableError(Exception):
+    """The input was read and cannot be used; the message says where, why and what to do."""
+
+
+class NotFoundError(Exception):
+    """What was asked for is not there; the message says what is."""
+
+
+class ConflictError(Exception):
+    """Doing it would destroy or contradict something; the message says what and how to go on."""
+
+
+class GateNotMetError(Exception):
+    """A measure is worse than the gate asks for."""
+
+
+class ReaderGoneError(Exception):
+    """Whoever read standard output has closed it."""
+
+
+def _own(error: BaseException) -> str:
+    return str(error)
+
+
+def _nothing(_: BaseException) -> str:
+    return ""
+
+
+def _usage(error: BaseException) -> str:
+    assert isinstance(error, click.ClickException)
+    context = getattr(error, "ctx", None)
+    hint = f" See '{context.command_path} --help'." if context is not None else ""
+    return f"{error.format_message().rstrip('.')}.{hint}"
+
+
+_OS_ADVICE = {
+    errno.ENOENT: "does not exist: check the path",
+    errno.ENOTDIR: "cannot be reached: a part of the path is a file, not a folder",
+    errno.EISDIR: "is a folder: name a file",
+    errno.EACCES: "may not be opened by you: ask its owner for the right, or choose another file",
+    errno.EPERM: "may not be changed by you: ask its owner for the right, or choose another file",
+    errno.EROFS: "is on a read-only file system: choose another place",
+    errno.EEXIST: "exists already: remove it or choose another name",
+    errno.ENOSPC: "could not be written, the disk is full: free some space or choose another place",
+    errno.EDQUOT: "could not be written, your quota is used up: free some space or choose another place",
+    errno.ENAMETOOLONG: "has a name that is too long: choose a shorter one",
+}
+
+
+def _os(error: BaseException) -> str:
+    assert isinstance(error, OSError)
+    name = os.fspath(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else "a file"
+    advice = _OS_ADVICE.get(error.errno or 0, f"could not be used: {error.strerror or error}")
+    return f"{name if isinstance(name, str) else os.fsdecode(name)} {advice}."
+
+
+def _memory(_: BaseException) -> str:
+    return "not enough memory: replay a part of the log (--from, --to), or use a machine with more."
+
+
+def _unexpected(error: BaseException) -> str:
+    kind, text = type(error).__name__, " ".join(str(error).split()) or "no message"
+    return (
+        f"a fault in mirab itself ({kind}: {text}). Run the same command with MIRAB_TRACEBACK=1 in the environment "
+        "to see where, and report it with the log's first lines."
+    )
+
+
+TABLE: tuple[tuple[type[BaseException], Exit, Callable[[BaseException], str]], ...] = (
+    (ReaderGoneError, Exit.READER_GONE, _nothing),
+    (BrokenPipeError, Exit.READER_GONE, _nothing),
+    (KeyboardInterrupt, Exit.INTERRUPTED, _nothing),
+    (click.Abort, Exit.INTERRUPTED, _nothing),
+    (click.ClickException, Exit.USAGE, _usage),
+    (NotFoundError, Exit.NOT_FOUND, _own),
+    (ConflictError, Exit.CONFLICT, _own),
+    (GateNotMetError, Exit.GATE_NOT_MET, _own),
+    (UnusableError, Exit.FAILED, _own),
+    (FileNotFoundError, Exit.NOT_FOUND, _os),
+    (IsADirectoryError, Exit.USAGE, _os),
+    (PermissionError, Exit.DENIED, _os),
+    (FileExistsError, Exit.CONFLICT, _os),
+    (TimeoutError, Exit.TIMED_OUT, _os),
+    (ConnectionError, Exit.UNREACHABLE, _os),
+    (OSError, Exit.FAILED, _os),
+    (MemoryError, Exit.FAILED, _memory),
+    (Exception, Exit.FAILED, _unexpected),
+)
+"""Looked through from the top: the first type that fits says the exit code and the sentence."""
+
+
+def report(error: BaseException) -> Exit:
+    """Say on standard error what went wrong, in one sentence, and return the exit code.
+
+    With ``MIRAB_TRACEBACK`` set in the environment, the traceback comes first.
+    """
+    for kind, code, sentence in TABLE:
+        if isinstance(error, kind):
+            _tell(error, sentence(error), code)
+            return code
+    raise error
+
+
+def _tell(error: BaseException, sentence: str, code: Exit) -> None:
+    if os.environ.get("MIRAB_TRACEBACK") and code not in (Exit.READER_GONE, Exit.INTERRUPTED):
+        traceback.print_exception(error)
+    if sentence:
+        print(f"mirab: {sentence}", file=sys.stderr)

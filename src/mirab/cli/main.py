@@ -1,0 +1,111 @@
+"""The `mirab` command: what it can do, in groups; the work itself is imported when it is asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import click
+
+from mirab import __version__
+from mirab.cli.exits import Exit, ReaderGoneError, report
+
+COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Replay a log": (
+        ("demo", "Replay a bundled real log under two policies, and compare."),
+        ("sim", "Replay a log under one policy, and report."),
+        ("compare", "Replay the same arrivals under several policies."),
+        ("sweep", "Replay over a grid of settings, on all cores."),
+        ("explain", "Why a workload of a recorded replay waited or was stopped."),
+    ),
+    "Make and look": (
+        ("synth", "Make a synthetic log from a seed."),
+        ("policies", "The stock policies and their settings."),
+        ("doctor", "What this installation has, and what it lacks."),
+    ),
+}
+"""Command and its line of help, by group. Each command is the object `command` of the module `mirab.cli.NAME`."""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for commands in COMMANDS.values() for name, _ in commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"mirab.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise click.UsageError(f"there is no command {name!r}{_meant(name, self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for group, commands in COMMANDS.items():
+            with formatter.section(group):
+                formatter.write_dl(list(commands))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+@click.command(
+    cls=Commands,
+    no_args_is_help=False,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Numbers and files go to standard output, talk to standard error. Exit codes: 0 ok, 1 failed, 2 usage, "
+    "3 not found, 4 denied, 5 conflict, 6 gate not met, 7 timed out, 8 unreachable.",
+)
+@click.version_option(__version__, message="mirab %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Who gets the GPUs next, and why: budgets, fair share over a week, and a minimum runtime that is a promise.
+
+    Start with `mirab demo`, then `mirab sim` with a job log of your own cluster.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run(args: Sequence[str]) -> int:
+    """Run the command line and return its exit code; every error has become a sentence on standard error."""
+    try:
+        result = cli.main(list(args), prog_name="mirab", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else Exit.FAILED
+    except BaseException as error:
+        code = report(error)
+        if code is Exit.READER_GONE:
+            _forget_stdout()
+        return code
+    return result if isinstance(result, int) else Exit.OK
+
+
+def _forget_stdout() -> None:
+    """Nobody reads it: what is still buffered goes nowhere, instead of failing again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))

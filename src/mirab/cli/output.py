@@ -1,0 +1,134 @@
+"""Standard output is data, standard error is talk; files appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from mirab.cli.exits import ConflictError, NotFoundError
+
+STDOUT = "-"
+
+
+def emit(text: str) -> None:
+    """Data, to standard output."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def say(text: str) -> None:
+    """Talk, to standard error."""
+    print(text, file=sys.stderr)
+
+
+def to_json(data: Any) -> str:
+    """One JSON document with keys in the order given; numbers that are not finite are an error, not ``NaN``."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_json(data: Any, target: str) -> None:
+    """To the file, or to standard output where the target is ``-``."""
+    if target == STDOUT:
+        emit(to_json(data))
+    else:
+        write_text(to_json(data), Path(target))
+
+
+def write_text(text: str, path: Path) -> None:
+    """The whole file or nothing, and a word about where it is."""
+    with writing(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[TextIO]:
+    """A text file that takes its name only when it is complete; then one line on standard error says so.
+
+    A pipe or a device is written to directly.
+
+    Raises:
+        OSError: with the file's name, when the disk is full, the folder is missing or may not be written to.
+    """
+    if path.exists() and not path.is_file():
+        with _named(path), path.open("w", encoding="utf-8") as device:
+            yield device
+        return
+    final = Path(os.path.realpath(path))
+    replaced = final.exists()
+    partial = final.with_name(f".{final.name}.{os.getpid()}.part")
+    try:
+        with _named(path), partial.open("x", encoding="utf-8") as file:
+            yield file
+        with _named(path):
+            partial.replace(final)
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+    say(f"{'Replaced' if replaced else 'Wrote'} {path}")
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """The same error, naming the file that the person asked for."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def check_outputs(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
+    """Before long work: each output can be made, and none would overwrite an input or another output.
+
+    Raises:
+        ConflictError: an output is also an input, or is named twice.
+        NotFoundError: its folder does not exist.
+        OSError: it is a folder, or may not be written.
+    """
+    read = {os.path.realpath(name): name for name in inputs if name}
+    written: set[str] = set()
+    for name in outputs:
+        if name is None or name == STDOUT:
+            continue
+        real = os.path.realpath(name)
+        if real in read:
+            raise ConflictError(f"{name} is an input of this command and would be overwritten: choose another output.")
+        if real in written:
+            raise ConflictError(f"{name} is named for two outputs: give each its own file.")
+        written.add(real)
+        _check_output(Path(name))
+
+
+def _check_output(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(21, "Is a directory", os.fspath(path))
+    parent = Path(os.path.realpath(path)).parent
+    if not parent.is_dir():
+        raise NotFoundError(
+            f"{path} cannot be written: the folder {parent} does not exist. Make it first: mkdir -p {parent}"
+        )
+    if not os.access(path if path.exists() and not path.is_file() else parent, os.W_OK):
+        raise PermissionError(13, "Permission denied", os.fspath(path))
+
+
+def check_input(name: str) -> Path:
+    """The path of an input file that is there.
+
+    Raises:
+        OSError: it is not, or is a folder, or may not be read.
+    """
+    path = Path(name)
+    if not path.exists():
+        raise FileNotFoundError(2, "No such file", name)
+    if path.is_dir():
+        raise IsADirectoryError(21, "Is a directory", name)
+    if not os.access(path, os.R_OK):
+        raise PermissionError(13, "Permission denied", name)
+    return path
