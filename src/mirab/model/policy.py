@@ -42,6 +42,7 @@ class Policy:
         review: a blocked workload is looked at again after this time even if nothing happened.
         start_timeout: a run that is still starting after this time has failed.
         stop_timeout: a run that has not stopped this long after its grace needs a human.
+        grace_max: the longest notice before a stop; a longer one is cut to it.
         unknown_accounts: ``refuse`` them, or admit them with share ``zero``.
     """
 
