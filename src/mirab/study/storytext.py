@@ -1,0 +1,226 @@
+"""A story (see `mirab.study.story`) as text: who asked for what, each wait with its blockers, each run with its end."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from mirab.model.units import SECOND
+from mirab.study.formats import Names, plural, printable, ratio, slot_word, span, times_word
+
+Json: TypeAlias = dict[str, Any]
+_WIDTH = 100
+_SPELLS_IN_ORDER = 6
+"""A wait with more spells than this is told by kind of blocker, longest first."""
+_KINDS, _ACCOUNTS, _ROOM = 6, 4, 8
+
+_AFTER = {
+    "submitted": "submitted",
+    "PREEMPTED": "back in the queue, with its seniority, after it was stopped",
+    "NODE_FAIL": "back in the queue after its node failed",
+    "LAUNCH_FAILED": "back in the queue after its launch failed",
+    "REFUSED": "back in the queue after the engine refused to start it",
+}
+_ENDS = {
+    "COMPLETED": "finished",
+    "FAILED": "ended by its own failure",
+    "PREEMPTED": "stopped",
+    "NODE_FAIL": "lost its node",
+    "CANCELLED": "cancelled while running",
+    "TIMEOUT": "ended at its time limit",
+    "LAUNCH_FAILED": "failed to launch",
+    "REFUSED": "was not started after all",
+}
+
+
+def tell(story: Json) -> str:
+    """The story as lines of at most 100 columns."""
+    names = _names(story)
+    lines = [*_heading(story, names), ""]
+    turns = [(wait["from_s"], 1, _wait_lines(wait, names)) for wait in story["waits"]]
+    turns += [(run["decided_s"], 0, _run_lines(run, story["unit"], names)) for run in story["runs"]]
+    for _, _, told in sorted(turns, key=lambda turn: turn[:2]):
+        lines += told
+    return printable("\n".join([*lines, "", *_wrap(_conclusion(story, names), "")]) + "\n")
+
+
+def _names(story: Json) -> Names:
+    origin = story["origin_unix_s"]
+    return Names(None if origin is None else round(origin * SECOND), story["unit"])
+
+
+def _at(seconds: float, names: Names) -> str:
+    return names.at(round(seconds * SECOND), seconds=True)
+
+
+def _heading(story: Json, names: Names) -> Iterator[str]:
+    workload, unit = story["workload"], story["unit"]
+    minimum = workload["min_runtime_s"]
+    asked = [_request(workload, unit), f"a minimum of {span(minimum)}" if minimum else "no minimum (uncharged)"]
+    if workload["time_limit_s"] is not None:
+        asked.append(f"a limit of {span(workload['time_limit_s'])}")
+    every = workload["checkpoint_s"]
+    asked.append(f"a checkpoint every {span(every)}" if every else "no checkpoints")
+    label = f" ({workload['label']})" if workload["label"] else ""
+    yield from _wrap(f"{workload['id']}{label} of {workload['user']} for {workload['account']}", "")
+    yield from _wrap(f"asked for {', '.join(asked)}", "")
+    yield from _wrap(f"replay of {story['trace']} under policy {story['policy']}", "")
+
+
+def _request(workload: Json, unit: str) -> str:
+    each = workload["gpus_per_node"] or workload["cpus_per_node"]
+    kind = unit if workload["gpus_per_node"] else "cpu"
+    word = slot_word(kind, each)
+    if workload["nodes"] == 1:
+        return f"{each:,} {word}"
+    return f"{workload['nodes']:,} nodes with {each:,} {word} each"
+
+
+# --- a wait --------------------------------------------------------------------------------------------------------
+def _wait_lines(wait: Json, names: Names) -> list[str]:
+    lines = [f"{_at(wait['from_s'], names)}  {_AFTER.get(wait['after'], wait['after'])}"]
+    if not wait["wait_s"]:
+        return lines if wait["end"] == "started" else [*lines, *_reasons(wait)]
+    lines += _wrap(f"waited {span(wait['wait_s'])}, {_wait_end(wait['end'])}:", "  ")
+    lines += _reasons(wait)
+    lines += _started_meanwhile(wait, names)
+    return lines
+
+
+def _wait_end(end: str) -> str:
+    return {
+        "started": "then started",
+        "gave up": "then its user gave up",
+        "rejected": "and was rejected",
+        "the record ends": "and still waits where the record ends",
+    }.get(end, f"then {end}")
+
+
+def _reasons(wait: Json) -> list[str]:
+    spells = wait["blockers"]
+    if not spells:
+        return ["    no reason was recorded"] if wait["wait_s"] else []
+    lines: list[str] = []
+    if len(spells) <= _SPELLS_IN_ORDER:
+        for spell in spells:
+            lines += _blocker(spell["held_s"], "", spell)
+        return lines
+    kinds = _by_kind(spells)
+    for held, count, longest in kinds[:_KINDS]:
+        lines += _blocker(held, f"in {plural(count, 'spell')}; in the longest: ", longest)
+    if len(kinds) > _KINDS:
+        lines.append(f"    {plural(len(kinds) - _KINDS, 'other kind')} of blocker held it for less")
+    return lines
+
+
+def _by_kind(spells: Sequence[Json]) -> list[tuple[float, int, Json]]:
+    """(time held, spells, longest spell) of each kind of blocker, longest first."""
+    kinds: dict[str, list[Json]] = {}
+    for spell in spells:
+        kinds.setdefault(spell["reason"]["type"], []).append(spell)
+    found = [
+        (sum(spell["held_s"] for spell in same), len(same), max(same, key=lambda spell: spell["held_s"]))
+        for same in kinds.values()
+    ]
+    return sorted(found, key=lambda kind: -kind[0])
+
+
+def _blocker(held: float, note: str, spell: Json) -> list[str]:
+    """One blocker: how long, what it was, and who of its own queue stood before it."""
+    text = f"{note}{spell['sentence']}"
+    if spell["ahead"] or spell["ahead_at_first"]:
+        text = f"{_own_queue(spell)}; the first of them: {text}"
+    return _wrap(text, f"    {span(held):>7}  ")
+
+
+def _own_queue(spell: Json) -> str:
+    first, last = spell["ahead_at_first"], spell["ahead"]
+    if not last:
+        return f"{plural(first, 'workload')} of the same user and shape stood before it at first, then it was next"
+    before = f"{first:,}, later {last:,}" if first != last else f"{last:,}"
+    return f"{before} of the same user and shape stood before it ({spell['head']} next)"
+
+
+def _started_meanwhile(wait: Json, names: Names) -> list[str]:
+    started = wait["started_meanwhile"]
+    if not started:
+        return []
+    told = [_starter(entry, names) for entry in started[:_ACCOUNTS]]
+    others = started[_ACCOUNTS:]
+    if others:
+        runs, slots = sum(entry["started"] for entry in others), sum(entry["slots"] for entry in others)
+        told.append(f"{plural(runs, 'run')} of {plural(len(others), 'other account')} ({names.slots(slots)})")
+    return _wrap(f"meanwhile started: {'; '.join(told)}", "    ")
+
+
+def _starter(entry: Json, names: Names) -> str:
+    text = f"{plural(entry['started'], 'run')} of {entry['account'] or 'an account not in the record'}"
+    text += f" ({names.slots(entry['slots'])}"
+    low, high = entry["lowest_ratio"], entry["highest_ratio"]
+    if low is not None:
+        text += f", ratio {ratio(low)}" + (f" to {ratio(high)}" if ratio(low) != ratio(high) else "")
+    return text + ")"
+
+
+# --- a run ---------------------------------------------------------------------------------------------------------
+def _run_lines(run: Json, unit: str, names: Names) -> list[str]:
+    where = f"{names.slots(run['slots'])} on {', '.join(run['nodes'])}"
+    verb = "resumed" if run["resumed"] else "started"
+    lines = _wrap(f"{verb} as {run['run_id']} with {where}", f"{_at(run['decided_s'], names)}  ")
+    lines += _wrap(f"why: {run['sentence']}", "  ")
+    for made in run["made_room"][:_ROOM]:
+        lines += _wrap(f"made room: {made['run_id']} of {made['account']} ({made['sentence']})", "  ")
+    if len(run["made_room"]) > _ROOM:
+        lines.append(f"  made room: {len(run['made_room']) - _ROOM} more")
+    if run["started_s"] is not None and run["started_s"] > run["decided_s"]:
+        lines.append(f"  ran from {_at(run['started_s'], names)}, {span(run['started_s'] - run['decided_s'])} later")
+    for refusal in run["refusals"]:
+        what = f"the engine would not {refusal['action']} it ({refusal['why'] or 'no reason given'})"
+        lines += _wrap(what, f"{_at(refusal['at_s'], names)}  ")
+    return lines + _stop_lines(run, names) + _end_lines(run, unit, names)
+
+
+def _stop_lines(run: Json, names: Names) -> list[str]:
+    stop = run["stop"]
+    if stop is None:
+        return []
+    protected = run.get("protected_until_s")
+    minimum = f" (minimum over since {_at(protected, names)})" if protected is not None and run["min_runtime_s"] else ""
+    lines = _wrap(f"told to stop within {span(stop['grace_s'])}{minimum}", f"{_at(stop['at_s'], names)}  ")
+    lines += _wrap(f"why: {stop['sentence']}", "  ")
+    if "beneficiary_started_s" in stop:
+        begun = stop["beneficiary_started_s"]
+        done = f"started at {_at(begun, names)}" if begun is not None else "had not started by the end of this story"
+        lines += _wrap(f"{stop['reason']['beneficiary']}, for whom it was stopped, {done}", "  ")
+    return lines
+
+
+def _end_lines(run: Json, unit: str, names: Names) -> list[str]:
+    if run["ended_s"] is None:
+        return []
+    text = f"{_ENDS.get(run['outcome'], run['outcome'])} after {span(run.get('ran_s', 0.0))}"
+    if run.get("lost_s"):
+        hours = f"{run['lost_slot_h']:,.1f} {slot_word(unit, 1)}-hours"
+        text += f"; {span(run['lost_s'])} of it had not been saved and is to be repeated ({hours})"
+    return _wrap(text, f"{_at(run['ended_s'], names)}  ")
+
+
+# --- the end -------------------------------------------------------------------------------------------------------
+def _conclusion(story: Json, names: Names) -> str:
+    totals, state = story["totals"], story["state"]
+    ends = {"waiting": "still waiting where the record ends", "running": "still running where the record ends"}
+    text = f"{ends.get(state, _ENDS.get(state, state))}: waited {span(totals['wait_s'])} in all"
+    text += f", ran {span(totals['ran_s'])} in {plural(totals['attempts'], 'attempt')}"
+    if totals["preemptions"]:
+        text += f", was preempted {times_word(totals['preemptions'])}"
+    if totals["lost_slot_h"]:
+        text += f" and repeated {totals['lost_slot_h']:,.1f} {names.slot}-hours"
+    return f"In short: {text}."
+
+
+def _wrap(text: str, lead: str) -> list[str]:
+    """Lines of at most `_WIDTH` columns; the further ones are indented to where the first began."""
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False
+    ) or [lead.rstrip()]

@@ -1,0 +1,107 @@
+"""`explain`: the story of a workload, true to what was recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mirab.study.story import explain, story
+from tests.study_page.records import small_record
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    path = tmp_path / "record.jsonl.gz"
+    small_record(path)
+    return path
+
+
+def test_each_wait_with_its_blockers(record: Path) -> None:
+    told = story(record, "big")
+    first, second = told["waits"]
+    assert [(spell["reason"]["type"], spell["held_s"]) for spell in first["blockers"]] == [
+        ("NoFreeGpus", 3600),
+        ("ShareSpent", 7200),
+        ("HoldsNodes", 3600),
+    ]
+    assert (first["wait_s"], first["after"], first["end"]) == (4 * 3600, "submitted", "started")
+    assert (second["wait_s"], second["after"], second["end"]) == (3590, "PREEMPTED", "started")
+
+
+def test_the_numbers_are_those_recorded(record: Path) -> None:
+    spent = story(record, "big")["waits"][0]["blockers"][1]
+    assert spent["reason"] == {
+        "type": "ShareSpent", "ratio": 1.44, "first": "vision", "first_ratio": 0.7, "nodes_free": 4,
+    }  # fmt: skip
+    assert (spent["records"], spent["ahead_at_first"], spent["ahead"], spent["head"]) == (2, 1, 0, "big")
+
+
+def test_the_blocked_head_of_its_queue_is_told_to_those_behind(record: Path) -> None:
+    behind = story(record, "big")["waits"][0]["blockers"][0]
+    assert (behind["head"], behind["ahead"]) == ("older", 1)
+    assert "older next" in explain(record, "big")
+
+
+def test_who_started_meanwhile(record: Path) -> None:
+    assert story(record, "big")["waits"][0]["started_meanwhile"] == [
+        {"account": "language", "started": 1, "slots": 32, "lowest_ratio": None, "highest_ratio": None},
+        {"account": "vision", "started": 1, "slots": 2, "lowest_ratio": 0.66, "highest_ratio": 0.66},
+    ]
+
+
+def test_a_preemption_names_for_whom_by_which_rule_and_what_was_lost(record: Path) -> None:
+    told = story(record, "big")
+    run = told["runs"][0]
+    assert run["nodes"] == ["n000-n001", "n004-n005", "n007"]
+    assert run["stop"]["reason"]["beneficiary"] == "rival"
+    assert run["stop"]["beneficiary_started_s"] == 9 * 3600 + 10
+    assert (run["outcome"], run["lost_s"], run["lost_slot_h"]) == ("PREEMPTED", 2700, 30.0)
+    assert told["totals"] == {
+        "wait_s": 4 * 3600 + 3590, "first_wait_s": 4 * 3600, "ran_s": 4 * 3600 + 10 + 7200, "attempts": 2,
+        "preemptions": 1, "lost_slot_h": 30.0,
+    }  # fmt: skip
+    text = explain(record, "big")
+    assert "stopped for rival of vision" in text and "1.24 against 0.71" in text
+    assert "minimum over since day 1 07:00:00" in text
+
+
+def test_who_made_room(record: Path) -> None:
+    made = story(record, "rival")["runs"][0]["made_room"]
+    assert [(each["run_id"], each["account"]) for each in made] == [("big.1", "language")]
+
+
+@pytest.mark.parametrize(
+    "name, state, end",
+    [("dreamer", "rejected", "rejected"), ("quitter", "gave up", "gave up"), ("older", "COMPLETED", "started")],
+)
+def test_other_ends(record: Path, name: str, state: str, end: str) -> None:
+    told = story(record, name)
+    assert (told["state"], told["waits"][-1]["end"]) == (state, end)
+    assert explain(record, name).endswith(".\n")
+
+
+def test_what_goes_on_where_the_record_ends(record: Path) -> None:
+    assert story(record, "rival")["state"] == "running"
+    assert "still running where the record ends" in explain(record, "rival")
+
+
+def test_lines_fit_a_terminal(record: Path) -> None:
+    for name in ("big", "rival", "dreamer", "quitter", "older"):
+        assert max(len(line) for line in explain(record, name).splitlines()) <= 100
+
+
+def test_the_story_is_json(record: Path) -> None:
+    told = story(record, "big")
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_an_unknown_workload_is_answered_with_the_nearest(record: Path) -> None:
+    with pytest.raises(LookupError, match=r"no workload 'bigg' in .*The nearest are big, "):
+        story(record, "bigg")
+
+
+def test_a_run_id_is_no_workload_but_leads_to_it(record: Path) -> None:
+    with pytest.raises(LookupError, match=r"The nearest are passer, "):
+        explain(record, "passer.1")
