@@ -60,3 +60,14 @@ def _value(current: object, text: str) -> object:
     if text == "none":
         return "none" if isinstance(current, str) else None
     return int(text) if text.isdigit() else parse_duration(text)
+
+
+def default_input() -> str:
+    """The reference log where the shared data lie beside the checkout, else a synthetic month."""
+    reference = shared_data() / "reference"
+    return str(reference) if (reference / "workloads.csv.gz").exists() else "synth:seed=1"
+
+
+def shared_data() -> Path:
+    """`shared/data` beside the checkout; it need not exist."""
+    return Path(__file__).resolve().parents[2] / "shared" / "data"
