@@ -1,4 +1,4 @@
-# mirab: make demo | test | check | bench | clean
+# mirab: make demo | test | check | docs | bench | clean
 #
 # Everything lives in .venv (marked with the hash of pyproject.toml, so that it is made again when that changes) and out/.
 
@@ -16,7 +16,7 @@ RUN_MARK := $(VENV)/.ready-run-$(HASH)
 DEV_MARK := $(VENV)/.ready-dev-$(HASH)
 WORKERS ?= auto
 
-.PHONY: help demo test check lint types browser wheel bench clean
+.PHONY: help demo test check lint types browser wheel docs bench clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s $$'\t'
@@ -61,6 +61,9 @@ browser: ## Debian's chromium for the page tests (skipped where it cannot be had
 
 wheel: $(DEV_MARK) ## build the wheel, look inside, and use it from a fresh environment
 	@.ci/wheel $(BIN)/python
+
+docs: $(RUN_MARK) ## write the pages of reference that are made from the code
+	@$(BIN)/python -m mirab.cli.reference docs/reference
 
 bench: $(DEV_MARK) ## speed, growth, and the measures on several seeds
 	@$(BIN)/python bench/run.py

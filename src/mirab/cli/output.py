@@ -45,25 +45,24 @@ def write_text(text: str, path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[TextIO]:
-    """A text file that takes its name only when it is complete; then one line on standard error says so.
+def whole(path: Path) -> Iterator[Path]:
+    """A path to write to, in the same folder; it takes the name asked for when the block ends well, and a line says so.
 
-    A pipe or a device is written to directly.
+    A pipe or a device is given as it is.
 
     Raises:
         OSError: with the file's name, when the disk is full, the folder is missing or may not be written to.
     """
     if path.exists() and not path.is_file():
-        with _named(path), path.open("w", encoding="utf-8") as device:
-            yield device
+        with _named(path):
+            yield path
         return
     final = Path(os.path.realpath(path))
     replaced = final.exists()
-    partial = final.with_name(f".{final.name}.{os.getpid()}.part")
+    partial = final.with_name(f".part-{os.getpid()}-{final.name}")
     try:
-        with _named(path), partial.open("x", encoding="utf-8") as file:
-            yield file
-        with _named(path):
+        with _named(path, partial):
+            yield partial
             partial.replace(final)
     finally:
         with suppress(OSError):
@@ -72,14 +71,21 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """The same error, naming the file that the person asked for."""
+def writing(path: Path) -> Iterator[TextIO]:
+    """`whole`, opened as a text file."""
+    with whole(path) as target, target.open("w", encoding="utf-8") as file:
+        yield file
+
+
+@contextmanager
+def _named(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """The same error, naming the file that the person asked for; errors of other files pass as they are."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.errno is None:
+        if error.errno is None or error.filename not in (None, os.fspath(path), os.fspath(partial or path)):
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 

@@ -40,3 +40,15 @@ def bar(label: str, total: int, *, quiet: bool = False) -> Iterator[Callable[[in
                 drawn.update(task, completed=min(done, total), refresh=True)
 
         yield tell
+
+
+@contextmanager
+def spinner(label: str, *, quiet: bool = False) -> Iterator[None]:
+    """Something that moves while work of unknown length is done."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(label):
+        yield

@@ -1,0 +1,72 @@
+"""`mirab doctor`: what this installation has, and what it lacks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from mirab.cli.exits import Exit
+from mirab.cli.output import emit, to_json
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Check this installation: Python, libraries, the bundled log, cores and memory. Exit 1 if something lacks."""
+    checks = look()
+    if as_json:
+        emit(to_json(checks))
+    else:
+        for check in checks:
+            emit(f"{'ok  ' if check['ok'] else 'LACK'}  {check['what']:14}  {check['found']}")
+    if not all(check["ok"] for check in checks):
+        ctx.exit(Exit.FAILED)
+
+
+def look() -> list[dict[str, Any]]:
+    """Each check: what, whether it is well, and what was found or what to do."""
+    import os
+
+    from mirab import __version__
+    from mirab.cli.demo import bundled
+
+    return [
+        _check("mirab", True, f"{__version__}, in {os.path.dirname(os.path.dirname(__file__))}"),
+        _check("python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or later is needed)"),
+        *(_library(name) for name in ("click", "rich", "ruamel.yaml", "jinja2")),
+        _check("bundled log", bundled("philly-2017-10.csv.gz").is_file(), os.fspath(bundled("philly-2017-10.csv.gz"))),
+        _check("cores", True, f"{len(os.sched_getaffinity(0))} for `mirab sweep`"),
+        _check("memory", True, _memory()),
+        _check("browser", True, _browser()),
+    ]
+
+
+def _check(what: str, ok: bool, found: str) -> dict[str, Any]:
+    return {"what": what, "ok": ok, "found": found}
+
+
+def _library(name: str) -> dict[str, Any]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return _check(name, True, version(name))
+    except PackageNotFoundError:
+        return _check(name, False, f"not installed: pip install {name}")
+
+
+def _memory() -> str:
+    import os
+
+    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
+
+
+def _browser() -> str:
+    from shutil import which
+
+    found = next((name for name in BROWSERS if which(name)), None)
+    return f"{found}, for the pages" if found else "none found here: copy the page to a machine that has one"

@@ -1,0 +1,105 @@
+"""The options that several commands share, each group gathered into one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+UNITS = ("gpu", "cpu", "node")
+ACCOUNTS_BY = ("user", "account", "partition", "qos", "vc")
+
+
+@dataclass(frozen=True, slots=True)
+class LogChoice:
+    """Which log, and how to read it, as typed. Field by field the options of `log_options`."""
+
+    log: str
+    form: str | None
+    columns: str | None
+    cluster: str | None
+    node_events: str | None
+    account_by: str | None
+    unit: str | None
+    contract: str | None
+    overlay: str | None
+    begin: str | None
+    end: str | None
+    scale: float
+    timezone: str | None
+
+    @property
+    def files(self) -> tuple[str | None, ...]:
+        """Every file that is read."""
+        return self.log, self.cluster, self.node_events, self.contract
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChoice:
+    """Where results go."""
+
+    json: str | None
+    html: str | None
+
+    @property
+    def text(self) -> bool:
+        """Whether the text report goes to standard output: unless JSON does."""
+        return self.json != "-"
+
+
+LOG_OPTIONS = (
+    click.argument("log", metavar="LOG"),
+    click.option("--form", metavar="NAME", help="Form of the log, where it is not recognised by itself."),
+    click.option("--columns", metavar="A,B,...", help="Names of the columns of an sacct log that has no header."),
+    click.option("--cluster", metavar="FILE", help="Nodes and budgets (YAML). Default: inferred from the log."),
+    click.option("--node-events", metavar="FILE", help="Hardware trouble (CSV): nodes that degrade or go down."),
+    click.option("--account-by", type=click.Choice(ACCOUNTS_BY), help="Which column of the log is the account."),
+    click.option("--unit", type=click.Choice(UNITS), help="What is shared out. Default: GPUs where the log has them."),
+    click.option("--contract", metavar="FILE", help="Minimum runtimes and checkpoints for a log without (YAML)."),
+    click.option("--overlay", metavar="4x7d", help="Four copies of the log over each other, each shifted by 7 days."),
+    click.option("--from", "begin", metavar="WHEN", help="Leave out what came before: a date, or 3d from the start."),
+    click.option("--to", "end", metavar="WHEN", help="Leave out what came later: a date, or 10d from the start."),
+    click.option("--scale", metavar="X", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+                 help="Arrivals: 0.5 keeps every second, 2 doubles each."),
+    click.option("--timezone", metavar="ZONE", help="Of times without one, such as Europe/Berlin. Default: UTC."),
+)  # fmt: skip
+
+OUTPUT_OPTIONS = (
+    click.option("--json", metavar="FILE", help="The report as JSON; - for standard output, in place of the text."),
+    click.option("--html", metavar="FILE", help="The report as one page with pictures, which needs nothing else."),
+)
+
+SETTING_OPTION = click.option(
+    "--set", "settings", metavar="NAME=VALUE", multiple=True,
+    help="Change a setting of the policy, such as window=14d; repeat for more. See `mirab policies`.",
+)  # fmt: skip
+
+QUIET_OPTION = click.option("--quiet", "-q", is_flag=True, help="No progress bar, although this is a terminal.")
+
+
+def log_options(command: F) -> F:
+    """The log and how to read it, handed on as `choice`, a `LogChoice`."""
+    return _gathered(command, LOG_OPTIONS, "choice", LogChoice)
+
+
+def output_options(command: F) -> F:
+    """Where results go, handed on as `output`, an `OutputChoice`."""
+    return _gathered(command, OUTPUT_OPTIONS, "output", OutputChoice)
+
+
+def _gathered(command: F, options: tuple[Callable[[Any], Any], ...], name: str, kind: type) -> F:
+    names = [field.name for field in fields(kind)]
+
+    @wraps(command)
+    def gathering(**given: Any) -> Any:
+        return command(**{name: kind(**{key: given.pop(key) for key in names})}, **given)
+
+    wrapped: Any = gathering
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]

@@ -1,0 +1,125 @@
+"""The pages of reference that are made from the code: `make docs` writes them, and a test compares them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from mirab.cli.exits import Exit
+from mirab.cli.main import COMMANDS, cli
+
+EXITS = {
+    Exit.OK: "done",
+    Exit.FAILED: "failed: an input makes no sense, the disk is full, or a fault in mirab",
+    Exit.USAGE: "the command line makes no sense",
+    Exit.NOT_FOUND: "a file, or a workload, is not there",
+    Exit.DENIED: "you may not",
+    Exit.CONFLICT: "an output would overwrite an input, or is named twice",
+    Exit.GATE_NOT_MET: "a measure is worse than a gate asks for (kept for `mirab gate`)",
+    Exit.TIMED_OUT: "no answer in time",
+    Exit.UNREACHABLE: "no answer at all",
+    Exit.INTERRUPTED: "stopped by Ctrl-C",
+    Exit.READER_GONE: "whoever read the output closed it, as `head` does",
+}
+
+
+def cli_page() -> str:
+    """`docs/reference/cli.md`."""
+    return "\n".join(_cli()) + "\n"
+
+
+def _cli() -> Iterator[str]:
+    yield from (
+        "# The command line",
+        "",
+        "<!-- Made from the code by `make docs`. -->",
+        "",
+        "Standard output is data, standard error is talk and progress. Bars appear on a terminal only. An output file",
+        "takes its name when it is complete; that it was written, or replaced, is said on standard error. No command",
+        "overwrites its own input.",
+        "",
+        "`-h` or `--help` works everywhere. Completion for bash (zsh and fish alike):",
+        '`eval "$(_MIRAB_COMPLETE=bash_source mirab)"`.',
+    )
+    context = click.Context(cli, info_name="mirab")
+    for group, commands in COMMANDS.items():
+        yield from ("", f"## {group}")
+        for name, _ in commands:
+            command = cli.get_command(context, name)
+            assert isinstance(command, click.Command)
+            yield from _command(name, command, context)
+    yield from ("", "## Exit codes", "", "| code | meaning |", "|---|---|")
+    yield from (f"| {code.value} | {EXITS[code]} |" for code in Exit)
+    yield from (
+        "",
+        "An error is one sentence on standard error that says what is wrong, where, and what to do. With",
+        "`MIRAB_TRACEBACK=1` in the environment, the traceback is printed before it.",
+    )
+
+
+def _command(name: str, command: click.Command, parent: click.Context) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=parent)
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield from ("", f"### `mirab {name}`", "", "```", f"mirab {name} {usage}".rstrip(), "```", "")
+    yield " ".join((command.help or "").split("\n\n", 1)[0].split())
+    for paragraph in (command.help or "").split("\n\n")[1:]:
+        yield from ("", " ".join(paragraph.split()))
+    records = [record for parameter in command.params if (record := parameter.get_help_record(context))]
+    if records:
+        yield from ("", "| option | |", "|---|---|")
+        yield from (f"| `{_cell(option)}` | {_cell(meaning)} |" for option, meaning in records)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def policy_page() -> str:
+    """`docs/reference/policy.md`."""
+    return "\n".join(_policy()) + "\n"
+
+
+def _policy() -> Iterator[str]:
+    from mirab.cli.policies import described
+
+    table = described()
+    yield from (
+        "# Policy settings",
+        "",
+        "<!-- Made from the code by `make docs`. -->",
+        "",
+        "A policy is a value; every rule that differs between policies is a setting. Change one on the command line with",
+        "`--set name=value`, or write a file:",
+        "",
+        "```yaml",
+        "policy:",
+        "  name: budget-two-weeks",
+        "  order: budget",
+        "  window: 14d",
+        "  margin: 5%",
+        "```",
+        "",
+        "and use it as `--policy file.yaml`. A setting that the file leaves out is that of `budget`. What the rules do:",
+        "[Concepts](../concepts.md).",
+        "",
+        "| setting | " + " | ".join(f"`{name}`" for name in table["policies"]) + " |",
+        "|---" * (1 + len(table["policies"])) + "|",
+    )
+    for name, setting in table["settings"].items():
+        yield f"| `{name}` | " + " | ".join(setting["values"].values()) + " |"
+    for name, setting in table["settings"].items():
+        yield from ("", f"**`{name}`**: {setting['means']} Write {setting['form']}.".replace("|", " | "))
+
+
+def main() -> None:
+    """Write both pages into the folder given."""
+    folder = Path(sys.argv[1])
+    (folder / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (folder / "policy.md").write_text(policy_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""`mirab sim`: one log, one policy, one report."""
+
+from __future__ import annotations
+
+import click
+
+from mirab.cli.options import QUIET_OPTION, SETTING_OPTION, LogChoice, OutputChoice, log_options, output_options
+from mirab.cli.output import check_outputs, emit
+
+
+def _help_sacct(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from mirab.logs.sacct import HELP
+
+        emit(HELP)
+        ctx.exit()
+
+
+@click.command()
+@log_options
+@click.option("--policy", metavar="NAME|FILE", default="budget", show_default=True, help="See `mirab policies`.")
+@SETTING_OPTION
+@click.option("--until", metavar="WHEN", help="Decide nothing after this time: a date, or 10d from the start.")
+@output_options
+@click.option(
+    "--journal", metavar="FILE", help="Record every decision, for `mirab explain`; gzip where it ends in .gz."
+)
+@QUIET_OPTION
+@click.option("--help-sacct", is_flag=True, is_eager=True, expose_value=False, callback=_help_sacct,
+              help="Print the sacct command that makes a log, and exit.")  # fmt: skip
+def command(
+    choice: LogChoice,
+    policy: str,
+    settings: tuple[str, ...],
+    until: str | None,
+    output: OutputChoice,
+    journal: str | None,
+    quiet: bool,
+) -> None:
+    """Put the jobs of LOG through the scheduler, and report who was owed what and who got it.
+
+    LOG is a file of jobs in any known form, gzip or not: Slurm's sacct, SWF, Philly, Helios, Acme, Alibaba 2023,
+    HTCondor history, or mirab's own CSV.
+    """
+    from mirab.cli.inputs import choose_policy, instant, load_trace
+    from mirab.cli.replaying import measured
+    from mirab.cli.results import write_report
+
+    chosen = choose_policy(policy, settings)
+    check_outputs((output.json, output.html, journal), choice.files)
+    trace = load_trace(choice, quiet=quiet)
+    stop = None if until is None else instant(until, trace, choice.timezone)
+    report = measured(trace, chosen, journal=journal, until=stop, quiet=quiet)
+    write_report(report, output)

@@ -1,0 +1,75 @@
+"""`mirab synth`: a log out of a seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mirab.cli.output import emit, to_json
+
+if TYPE_CHECKING:
+    from mirab.model.trace import Trace
+    from mirab.sim.synthetic import SynthOptions
+
+SCENARIOS = ("normal-week", "small-burst", "large-training", "maintenance")
+
+
+@click.command()
+@click.option("--out", metavar="FOLDER", default="synthetic", show_default=True, help="Where the three files go.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another log of the same shape.")
+@click.option("--nodes", type=int, default=128, show_default=True)
+@click.option("--gpus-per-node", type=int, default=8, show_default=True)
+@click.option("--days", type=int, help="Length of the log. Default: 30, and 7 for a scenario.")
+@click.option("--load", type=float, default=1.16, show_default=True, help="Offered GPU-time / capacity.")
+@click.option("--workloads", type=int, help="Exactly so many rows, over the days in which they make the load.")
+@click.option("--accounts", type=int, help="So many teams. Default: the reference's 15 in 5 programs.")
+@click.option("--users", type=int, default=150, show_default=True, help="Users in all.")
+@click.option(
+    "--size-scale", type=int, default=1, show_default=True, help="Every workload on so many times more nodes."
+)
+@click.option("--troubles/--no-troubles", default=True, show_default=True, help="Hardware events.")
+@click.option("--scenario", type=click.Choice(SCENARIOS), help="A week in which one thing happens.")
+@click.option("--json", "as_json", is_flag=True, help="What was made and where, as JSON.")
+def command(out: str, scenario: str | None, as_json: bool, **given: object) -> None:
+    """Make a synthetic log of the reference's shape, with its cluster, budgets and hardware events.
+
+    The same options make the same bytes on every machine. Writes workloads.csv.gz, node_events.csv and cluster.yaml
+    into the folder, replacing files of these names.
+    """
+    given["days"] = given["days"] or (7 if scenario else 30)
+    trace = _trace(_options(given), scenario)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    from mirab.cli.nativefiles import write_files
+
+    paths = {name: str(path) for name, path in write_files(trace, folder).items()}
+    facts = {"name": trace.name, "workloads": len(trace.arrivals), "slots": trace.cluster.slots} | paths
+    emit(to_json(facts) if as_json else _told(facts))
+
+
+def _options(given: dict[str, object]) -> SynthOptions:
+    from mirab.sim.synthetic import SynthOptions
+
+    try:
+        return SynthOptions(**given)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _trace(options: SynthOptions, scenario: str | None) -> Trace:
+    from mirab.sim.scenarios import scenario as stock
+    from mirab.sim.synthetic import synthesize
+
+    try:
+        return stock(scenario, options) if scenario else synthesize(options)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _told(facts: dict[str, object]) -> str:
+    return (
+        f"{facts['workloads']:,} workloads for {facts['slots']:,} GPUs. Replay them:\n"
+        f"  mirab sim {facts['log']} --cluster {facts['cluster']} --node-events {facts['node_events']}"
+    )
