@@ -18,11 +18,12 @@ from mirab.model.events import (
     WorkloadCancelled,
     WorkloadSubmitted,
 )
-from mirab.model.plans import CallHuman, Reject, Repair
+from mirab.model.plans import CallHuman, Drain, Reject, Repair
 from mirab.model.policy import Exemption, Reservation
 from mirab.model.reasons import NeverFits
 from mirab.model.units import HOUR, MINUTE, NodeName, RunId, WorkloadId
-from mirab.sim.backend import RANK, SimClock, SimOptions
+from mirab.sim.backend import SimClock, SimOptions
+from mirab.sim.ranks import RANK
 from tests.sim.world import Hand, arrival, ends, leaves_early, leaves_late, ms, trace, trouble
 
 
@@ -401,16 +402,21 @@ def test_the_human_stops_the_run_called_for_and_those_told_to_stop_but_nobody_el
     assert [run_id for run_id, *_ in ends(hand.look(900))] == ["c.1"], "after the visit the node obeys"
 
 
-def test_a_human_called_to_empty_a_node_empties_it() -> None:
-    """A policy that only waits has told nobody to stop: the person clears the node."""
-    hand = Hand(trace([arrival(name, run=90_000) for name in "abc"], trouble(50, "n0")))
+def test_a_human_called_to_a_node_that_is_only_waited_for_empties_it() -> None:
+    """Nobody was told to stop; that the run called for has ended meanwhile changes nothing."""
+    hand = Hand(trace([arrival("a", run=900), *(arrival(name, run=90_000) for name in "bcd")], trouble(50, "n0")))
     hand.look(0)
-    for name, mask in (("a", 1), ("b", 3), ("c", 2)):
+    for name, mask in (("a", 1), ("b", 1), ("c", 3), ("d", 2)):
         hand.start(name, mask=mask)
+    hand.look(50)
+    hand.backend.submit(Drain(NodeName("n0"), None))
     hand.look(100)
     hand.backend.submit(CallHuman(NodeName("n0"), RunId("a.1"), "does not empty"))
-    gone = ends(hand.look(100 + 4 * 3600))
-    assert gone == [("a.1", 14_500, Outcome.NODE_FAIL, 14_500), ("b.1", 14_500, Outcome.NODE_FAIL, 14_500)]
+    assert ends(hand.look(100 + 4 * 3600)) == [
+        ("a.1", 900, Outcome.COMPLETED, 0),
+        ("b.1", 14_500, Outcome.NODE_FAIL, 14_500),
+        ("c.1", 14_500, Outcome.NODE_FAIL, 14_500),
+    ]
 
 
 # --- the portfolio plane --------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mirab.control.ports import Backend
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import Event, Outcome, RunEnded
 from mirab.model.plans import Preempt, Start
@@ -70,6 +71,7 @@ class Hand:
     """A backend with a hand on its clock; instants in seconds."""
 
     def __init__(self, world: Trace, options: SimOptions | None = None) -> None:
+        self.world = world
         self.clock = SimClock()
         self.backend = SimBackend(world, self.clock, options or SimOptions())
 
@@ -79,14 +81,21 @@ class Hand:
 
     def start(self, name: str, attempt: int = 1, *, mask: int = 1, minimum: float = 0) -> RunId:
         """Start it now."""
-        run_id = RunId(f"{name}.{attempt}")
-        found = Allocation(0, mask, 1)
-        reason = InOrder(TEAM, 0.0, True)
-        self.backend.submit(Start(run_id, WorkloadId(name), found, ms(minimum), reason, attempt > 1))
-        return run_id
+        return self.order(self.backend, name, attempt, mask, minimum)
 
     def stop(self, run_id: str, grace: float = 0) -> None:
-        self.backend.submit(Preempt(RunId(run_id), ms(grace), DrainedFrom("n0")))
+        self.halt(self.backend, run_id, grace)
+
+    @staticmethod
+    def order(backend: Backend, name: str, attempt: int = 1, mask: int = 1, minimum: float = 0) -> RunId:
+        run_id = RunId(f"{name}.{attempt}")
+        reason = InOrder(TEAM, 0.0, True)
+        backend.submit(Start(run_id, WorkloadId(name), Allocation(0, mask, 1), ms(minimum), reason, attempt > 1))
+        return run_id
+
+    @staticmethod
+    def halt(backend: Backend, run_id: str, grace: float = 0) -> None:
+        backend.submit(Preempt(RunId(run_id), ms(grace), DrainedFrom("n0")))
 
     def due(self) -> float | None:
         at = self.backend.next_due()

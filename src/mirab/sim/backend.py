@@ -12,62 +12,26 @@ from typing import Any, TypeAlias
 
 from mirab.model.events import (
     ActionRefused,
-    BudgetsChanged,
     Event,
     ExemptionGranted,
-    ExemptionRevoked,
     NodeDegraded,
     NodeDown,
     NodeUp,
     Outcome,
     ReservationApproved,
-    ReservationCancelled,
-    RunCheckpointed,
-    RunContinued,
     RunEnded,
     RunStarted,
-    RunSuspended,
     WorkloadCancelled,
-    WorkloadHeld,
-    WorkloadReleased,
     WorkloadSubmitted,
 )
-from mirab.model.plans import Action, CallHuman, Preempt, Reject, Repair, Start
+from mirab.model.plans import Action, CallHuman, Drain, Preempt, Reject, Repair, Resume, Start
 from mirab.model.resources import Allocation
 from mirab.model.trace import Trace
 from mirab.model.units import HOUR, Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
 from mirab.sim.attempts import Attempt, exit_delay
 from mirab.sim.hardware import Hardware
-
-_MENDED, _STRUCK, _VISITED, _STARTED, _ENDED, _CANCELLED, _SUBMITTED = 0, 1, 2, 3, 6, 17, 14
-
-RANK: dict[type[Event], int] = {
-    RunStarted: _STARTED,
-    RunContinued: 4,
-    RunCheckpointed: 5,
-    RunEnded: _ENDED,
-    RunSuspended: 7,
-    ActionRefused: 8,
-    NodeUp: 9,
-    NodeDown: 10,
-    NodeDegraded: 11,
-    BudgetsChanged: 12,
-    ExemptionRevoked: 13,
-    ExemptionGranted: 13,
-    ReservationCancelled: 13,
-    ReservationApproved: 13,
-    WorkloadSubmitted: _SUBMITTED,
-    WorkloadReleased: 15,
-    WorkloadHeld: 16,
-    WorkloadCancelled: _CANCELLED,
-}
-"""Order of facts of one instant: runs begin and end, then nodes, then budgets, then what people ask for.
-
-So GPUs are free before somebody wants them, a node comes back before it fails again, and a budget is in force before
-the work that is paid from it. Ranks 0 to 2 are the simulator's own: a repair ends, hardware fails, a human arrives;
-they come first and put their facts behind themselves at the same instant.
-"""
+from mirab.sim.ranks import CANCELLED, ENDED, MENDED, RANK, STARTED, STRUCK, SUBMITTED, VISITED
 
 Entry: TypeAlias = tuple[Instant, int, str, int, Any]
 """An entry of the event heap: instant, rank, id, serial number, and what it is about."""
@@ -124,19 +88,20 @@ class SimBackend:
         self._known: set[RunId] = set()
         self._kept: dict[WorkloadId, Duration] = {}
         self._called: set[tuple[NodeName, RunId]] = set()
+        self._by_hand: dict[NodeName, bool] = {}
         self._quiet: list[Event] = []
         self._observed_at: Instant = clock.now()
         self._heap: list[Entry] = []
         self._serial = 0
         self._left = len(trace.arrivals)
         self._handlers = {
-            _MENDED: self._on_mended,
-            _STRUCK: self._on_struck,
-            _VISITED: self._on_visited,
-            _STARTED: self._on_started,
-            _ENDED: self._on_ended,
-            _CANCELLED: self._on_cancelled,
-            _SUBMITTED: self._on_submitted,
+            MENDED: self._on_mended,
+            STRUCK: self._on_struck,
+            VISITED: self._on_visited,
+            STARTED: self._on_started,
+            ENDED: self._on_ended,
+            CANCELLED: self._on_cancelled,
+            SUBMITTED: self._on_submitted,
         }
         self._announce(trace)
 
@@ -161,7 +126,7 @@ class SimBackend:
         self.accept(action, self._clock.now())
 
     def accept(self, action: Action, at: Instant) -> None:
-        """The action reaches the engine at `at`. `Drain` and `Resume` are the scheduler's own affair."""
+        """The action reaches the engine at `at`."""
         match action:
             case Start():
                 self._start(action, at)
@@ -171,6 +136,10 @@ class SimBackend:
                 self._repair(action.node, at)
             case CallHuman():
                 self._call(action, at)
+            case Drain():
+                self._by_hand[action.node] = action.stop_at is None
+            case Resume():
+                self._by_hand.pop(action.node, None)
             case Reject():
                 self._kept.setdefault(action.workload_id, 0)
 
@@ -196,7 +165,7 @@ class SimBackend:
             ValueError: the cluster has no such node.
         """
         self._hardware.check((trouble,))
-        self._push(trouble.at, _STRUCK, trouble.node, trouble)
+        self._push(trouble.at, STRUCK, trouble.node, trouble)
 
     def recover(self, node: NodeName, at: Instant) -> None:
         """Health returns by itself to a degraded node whose repair has not begun; else nothing happens."""
@@ -222,11 +191,11 @@ class SimBackend:
         arrival = self._arrivals[action.workload_id]
         attempt = self._attempt(action, arrival, at + self._options.start_delay)
         self._attempts[run_id] = attempt
-        attempt.ticket = self._push(attempt.ends_at, _ENDED, run_id, attempt)
+        attempt.ticket = self._push(attempt.ends_at, ENDED, run_id, attempt)
         if attempt.started_at == self._observed_at:
             self._quiet.append(_started(attempt))
         else:
-            self._push(attempt.started_at, _STARTED, run_id, attempt)
+            self._push(attempt.started_at, STARTED, run_id, attempt)
 
     def _attempt(self, action: Start, arrival: Arrival, started_at: Instant) -> Attempt:
         workload = arrival.workload
@@ -269,17 +238,18 @@ class SimBackend:
 
     def _repair(self, node: NodeName, at: Instant) -> None:
         """A healthy node is back at once. What still runs on a sick one (it should be empty) dies with the reboot."""
+        self._by_hand.pop(node, None)
         up_at = self._hardware.begin_repair(node, at)
         if up_at is not None:
             self._fail_runs_on(node, at)
-            self._push(up_at, _MENDED, node, None)
+            self._push(up_at, MENDED, node, None)
         elif self._hardware.healthy(node):
             self._tell(NodeUp(at, node), node)
 
     def _call(self, action: CallHuman, at: Instant) -> None:
         if (action.node, action.run_id) not in self._called:
             self._called.add((action.node, action.run_id))
-            self._push(at + self._options.human_delay, _VISITED, action.node, action)
+            self._push(at + self._options.human_delay, VISITED, action.node, action)
 
     # --- entries of the heap, as their time comes -------------------------------------------------------------------
     def _on_submitted(self, entry: Entry, facts: list[Event]) -> None:
@@ -287,7 +257,7 @@ class SimBackend:
         workload = arrival.workload
         facts.append(WorkloadSubmitted(entry[0], workload))
         if arrival.cancel_after is not None:
-            self._push(entry[0] + arrival.cancel_after, _CANCELLED, workload.id, None)
+            self._push(entry[0] + arrival.cancel_after, CANCELLED, workload.id, None)
         self._left -= 1
         self._await_next()
 
@@ -324,7 +294,7 @@ class SimBackend:
             self._tell(NodeDown(trouble.at, NodeName(trouble.node), "hardware"), trouble.node)
         up_at = self._hardware.ends_repair(trouble.node)
         if up_at is not None:
-            self._push(up_at, _MENDED, trouble.node, None)
+            self._push(up_at, MENDED, trouble.node, None)
 
     def _on_mended(self, entry: Entry, facts: list[Event]) -> None:
         at, node = entry[0], NodeName(entry[2])
@@ -333,27 +303,24 @@ class SimBackend:
             self._tell(NodeUp(at, node), node)
 
     def _on_visited(self, entry: Entry, facts: list[Event]) -> None:
-        """The human stops the run called for and those there that were told to stop.
+        """The human stops the run called for, and those there that were told to stop.
 
-        A call for a run that nobody told to stop means that the node is to be emptied by hand: all runs there stop.
-        A run that the human does not find counts as a failed launch.
+        Where the policy has told nobody to stop and waits for the node to empty, the human empties it. A run that the
+        human does not find counts as a failed launch.
         """
         call: CallHuman = entry[4]
         self._called.discard((call.node, call.run_id))
-        if call.run_id:
-            self._deny(call.run_id, entry[0])
         self._hardware.listen(call.node)
-        named = self._attempts.get(call.run_id)
-        empty = named is not None and not named.told
+        self._deny(call.run_id, entry[0])
         for attempt in self._running_on(call.node):
-            if empty or attempt.told or attempt is named:
+            if attempt.told or attempt.run_id == call.run_id or self._by_hand.get(call.node):
                 self.kill(attempt.run_id, entry[0])
 
     # --- small parts ------------------------------------------------------------------------------------------------
     def _announce(self, trace: Trace) -> None:
         self._await_next()
         for trouble in trace.troubles:
-            self._push(trouble.at, _STRUCK, trouble.node, trouble)
+            self._push(trouble.at, STRUCK, trouble.node, trouble)
         for change in trace.budget_changes:
             self._tell(change, "")
         for reservation in trace.reservations:
@@ -365,7 +332,7 @@ class SimBackend:
         arrival = next(self._coming, None)
         if arrival is not None:
             workload = arrival.workload
-            self._push(workload.submitted_at, _SUBMITTED, workload.id, arrival)
+            self._push(workload.submitted_at, SUBMITTED, workload.id, arrival)
 
     def _push(self, at: Instant, rank: int, key: str, payload: object) -> int:
         self._serial += 1
@@ -377,15 +344,15 @@ class SimBackend:
 
     def _end(self, attempt: Attempt, at: Instant, outcome: Outcome) -> None:
         attempt.ends_at, attempt.outcome = at, outcome
-        attempt.ticket = self._push(at, _ENDED, attempt.run_id, attempt)
+        attempt.ticket = self._push(at, ENDED, attempt.run_id, attempt)
 
     def _stale(self, entry: Entry) -> bool:
         rank = entry[1]
-        if rank == _ENDED:
+        if rank == ENDED:
             return isinstance(entry[4], Attempt) and entry[4].ticket != entry[3]
-        if rank == _CANCELLED:
+        if rank == CANCELLED:
             return entry[2] in self._kept
-        return rank == _STARTED and entry[4].ends_at < entry[0]
+        return rank == STARTED and entry[4].ends_at < entry[0]
 
     def _running_on(self, node: NodeName) -> Iterator[Attempt]:
         number, bit = self._hardware.place(node)
