@@ -78,7 +78,8 @@ class Reject:
 class Hold:
     """Nodes kept for a blocked workload until `until`, the instant by which each is claimable.
 
-    `claim`: the runs still on them have been told to stop (`until` is when the last one must be gone).
+    `claim`: its time has come: the runs still on them are stopped, and nothing else may start there.
+    `spared`: runs on them that may not be preempted for it; they end by their own time limits before `until`.
     """
 
     workload_id: WorkloadId
@@ -88,6 +89,7 @@ class Hold:
     until: Instant
     granted_at: Instant
     claim: bool = False
+    spared: tuple[RunId, ...] = ()
     reservation_id: str | None = None
 
 
@@ -99,7 +101,7 @@ class HoldReleased:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why the head of one queue (same account, user and shape) waits; all behind it wait for the same and for it.
+    """Why a workload waits: the head of one queue (same account, user and shape). All behind it wait for it too.
 
     `again_at`: when to look again although nothing happened.
     """

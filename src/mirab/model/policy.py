@@ -40,6 +40,7 @@ class Policy:
         drains_max: nodes drained at a time.
         preemptions_max: preemptions in one decision.
         review: a blocked workload is looked at again after this time even if nothing happened.
+        hold_review: a gang without a hold is considered for one again after this time.
         start_timeout: a run that is still starting after this time has failed.
         stop_timeout: a run that has not stopped this long after its grace needs a human.
         grace_max: the longest notice before a stop; a longer one is cut to it.
@@ -67,6 +68,7 @@ class Policy:
     drains_max: int = 8
     preemptions_max: int = 256
     review: Duration = 1 * MINUTE
+    hold_review: Duration = 15 * MINUTE
     start_timeout: Duration = 10 * MINUTE
     stop_timeout: Duration = 5 * MINUTE
     grace_max: Duration = 10 * MINUTE

@@ -231,4 +231,3 @@ WaitReason: TypeAlias = (
     | HeldByUser
 )
 Reason: TypeAlias = StartReason | StopReason | WaitReason
-

@@ -33,6 +33,9 @@ HOUR: Duration = 60 * MINUTE
 DAY: Duration = 24 * HOUR
 WEEK: Duration = 7 * DAY
 
+FOREVER: Instant = 1 << 62
+"""Later than any instant."""
+
 UNIT: ChargeRate = 1_000
 """Milli-units in one charge unit (one GPU of weight 1)."""
 WHOLE: int = 1_000_000_000

@@ -1,0 +1,274 @@
+"""One decision: who starts where, who stops for whom, who waits for what.
+
+Pure: the state is read, a `Trial` is written, a `Plan` comes out. No clock, no IO, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import TypeAlias
+
+from mirab.core.drains import serve_drains, serve_late
+from mirab.core.explain import blocked_reason, never_fits
+from mirab.core.holds import hold_for, serve_holds
+from mirab.core.ordering import Key, by_uncharged_usage, leaf_key, queue_key
+from mirab.core.placement import place
+from mirab.core.queues import Pending, Queue, ShapeInfo
+from mirab.core.reclaim import Clearing, NoClearing, claim, reclaim
+from mirab.core.reservations import serve_reservations
+from mirab.core.shares import Account
+from mirab.core.state import State
+from mirab.core.trial import Trial
+from mirab.model.plans import Plan, Reject
+from mirab.model.reasons import (
+    AwaitingCheckpoint,
+    HeadroomKept,
+    InOrder,
+    QuotaFull,
+    SavingUp,
+    WaitReason,
+)
+from mirab.model.units import WHOLE, Charge, Instant
+
+Turns: TypeAlias = dict[Account, dict[Queue, None]]
+
+
+def decide(state: State, now: Instant) -> Plan:
+    """What to do at `now`, given everything known."""
+    trial = Trial(state, now)
+    _reject(trial)
+    serve_late(trial)
+    serve_drains(trial)
+    serve_reservations(trial)
+    serve_holds(trial)
+    _serve_charged(trial)
+    if trial.policy.contract:
+        _serve_uncharged(trial)
+    _set_alarm(trial)
+    return trial.plan()
+
+
+def _reject(trial: Trial) -> None:
+    for pending in trial.state.rejected.values():
+        trial.actions.append(Reject(pending.workload.id, never_fits(trial, pending)))
+
+
+def _set_alarm(trial: Trial) -> None:
+    """When to look again if nothing happens."""
+    state = trial.state
+    if state.pending:
+        trial.wake(trial.now + trial.policy.review)
+        if state.exposures:
+            trial.wake(state.exposures[0][0])
+    if state.overdue:
+        trial.wake(state.overdue[0][0])
+    for exemption in state.exemptions.values():
+        trial.wake(exemption.begin)
+        trial.wake(exemption.end)
+
+
+# --- charged work (under the other policies: all work) -----------------------------------------------------------------
+def _serve_charged(trial: Trial) -> None:
+    turns = _turns(trial)
+    if turns:
+        strict = trial.policy.backfill == "none"
+        _take_turns(trial, turns, lambda leaf, queues: leaf_key(trial, leaf, queues), _serve, strict)
+
+
+def _turns(trial: Trial) -> Turns:
+    """The queues worth looking at, by leaf: those with room, those that may take from others, those new."""
+    state, contract = trial.state, trial.policy.contract
+    turns: Turns = {}
+    for info in state.waiting_shapes:
+        if (info.charged or not contract) and trial.room(info):
+            for waiting in info.queues.values():
+                for queue in waiting.values():
+                    turns.setdefault(queue.user.account, {})[queue] = None
+    for queue in state.unexplained:
+        if queue.info.charged or not contract:
+            turns.setdefault(queue.user.account, {})[queue] = None
+    for leaf in _claimants(trial):
+        for user in leaf.users.values():
+            for queue in user.queues.values():
+                if (queue.info.charged or not contract) and _due(trial, queue):
+                    turns.setdefault(leaf, {})[queue] = None
+    return turns
+
+
+def _due(trial: Trial, queue: Queue) -> bool:
+    waiting = queue.head.waiting
+    return waiting is None or waiting.again_at <= trial.now
+
+
+def _claimants(trial: Trial) -> list[Account]:
+    """Leaves with waiting work that might stop somebody's run, or whose gang might get a hold."""
+    state = trial.state
+    waiting = [account for account in state.accounts.values() if account.waiting]
+    if trial.policy.backfill == "any" or trial.policy.preemption == "priority" or state.uncharged_runs:
+        return waiting
+    if not trial.policy.contract:
+        return []
+    return waiting
+
+
+_Attempt: TypeAlias = Callable[[Trial, Queue], bool]
+
+
+def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, list[Queue]], Key], attempt: _Attempt,
+                strict: bool = False) -> None:  # fmt: skip
+    """Always the first leaf, and its first queue; standing is compared anew after each start.
+
+    Starting work can only worsen a standing, so a heap whose entries are checked as they surface is enough.
+    """
+    lines: dict[Account, list[tuple[Key, Queue]]] = {}
+    order: list[tuple[Key, str, Account]] = []
+    for leaf, queues in turns.items():
+        line = [(queue_key(trial, queue), queue) for queue in queues if trial.head(queue) is not None]
+        if line:
+            heapify(line)
+            lines[leaf] = line
+            order.append((key_of(leaf, [queue for _, queue in line]), leaf.path, leaf))
+    heapify(order)
+    while order:
+        key, path, leaf = heappop(order)
+        line = lines[leaf]
+        current = key_of(leaf, [queue for _, queue in line])
+        if current > key:
+            heappush(order, (current, path, leaf))
+            continue
+        queue = _first(trial, line)
+        if queue is None:
+            continue
+        if attempt(trial, queue):
+            if trial.head(queue) is not None:
+                heappush(line, (queue_key(trial, queue), queue))
+        elif strict:
+            return
+        if line:
+            heappush(order, (key_of(leaf, [queue for _, queue in line]), path, leaf))
+
+
+def _first(trial: Trial, line: list[tuple[Key, Queue]]) -> Queue | None:
+    """Take the first queue out of a leaf's line."""
+    while line:
+        key, queue = heappop(line)
+        if trial.head(queue) is None:
+            continue
+        current = queue_key(trial, queue)
+        if current > key:
+            heappush(line, (current, queue))
+            continue
+        return queue
+    return None
+
+
+def _serve(trial: Trial, queue: Queue) -> bool:
+    """Start the head of a queue, or make room for it, or hold nodes for it, or say why it waits."""
+    pending = trial.head(queue)
+    if pending is None:
+        return False
+    leaf, info = queue.user.account, queue.info
+    barrier = _barrier(trial, queue)
+    if barrier is not None:
+        trial.wait(pending, barrier)
+        return False
+    given = place(trial, info, leaf)
+    if given is not None:
+        ratio = trial.ratio(leaf)
+        trial.start(queue, pending.workload.id, given, InOrder(leaf.path, ratio, ratio < 1.0))
+        return True
+    if trial.policy.preemption != "none" and len(trial.stopped) < trial.policy.preemptions_max:
+        plan = reclaim(trial, queue, pending)
+        if isinstance(plan, Clearing):
+            claim(trial, queue, pending, plan)
+            return True
+    else:
+        plan = NoClearing(0)
+    return _hold_or_explain(trial, queue, plan)
+
+
+def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
+    pending = trial.head(queue)
+    if pending is None:
+        return False
+    no_hold: WaitReason | None = None
+    if queue.info.gang and (queue.info.charged or not trial.policy.contract):
+        no_hold = hold_for(trial, queue, pending)
+        if no_hold is None:
+            return True
+    again_at = trial.now + trial.policy.review
+    if plan.ripe_at is not None:
+        again_at = min(again_at, plan.ripe_at)
+        reason: WaitReason = AwaitingCheckpoint(plan.ripe_at, plan.victims)
+    else:
+        reason = blocked_reason(trial, queue, plan, no_hold)
+    trial.wait(pending, reason, again_at)
+    return False
+
+
+def _barrier(trial: Trial, queue: Queue) -> WaitReason | None:
+    """What keeps it waiting whatever is free: a static quota, or its own account saving up for a gang."""
+    leaf = queue.user.account
+    if trial.policy.order == "quota":
+        quota = trial.state.cluster.slots * leaf.share // WHOLE
+        running = leaf.running_slots + trial.given_slots.get(leaf, 0)
+        if running + queue.info.shape.nodes * max(queue.info.widths) > quota:
+            return QuotaFull(quota, running)
+    if leaf.save_for_gangs and not queue.info.gang and trial.ratio(leaf) < 1.0:
+        gang = oldest_gang(leaf)
+        pending = trial.head(queue)
+        if gang is not None and pending is not None and gang.rank[3] < pending.rank[3]:
+            return SavingUp(gang.workload.id)
+    return None
+
+
+def oldest_gang(leaf: Account) -> Pending | None:
+    """The gang that has waited longest in the leaf."""
+    gangs = [queue.head for user in leaf.users.values() for queue in user.queues.values() if queue.info.gang]
+    return min(gangs, key=lambda pending: pending.rank[3:], default=None)
+
+
+# --- uncharged work ----------------------------------------------------------------------------------------------------
+def _serve_uncharged(trial: Trial) -> None:
+    """What no charged work can use now, less the headroom, in order of uncharged usage."""
+    state = trial.state
+    turns: Turns = {}
+    for info in state.waiting_shapes:
+        if not info.charged and (trial.room(info) or _news(trial, info)):
+            for waiting in info.queues.values():
+                for queue in waiting.values():
+                    turns.setdefault(queue.user.account, {})[queue] = None
+    if not turns:
+        return
+    given: dict[Account, Charge] = {}
+
+    def attempt(trial: Trial, queue: Queue) -> bool:
+        return _serve_one_uncharged(trial, queue, given)
+
+    _take_turns(trial, turns, lambda leaf, _: by_uncharged_usage(trial, leaf, given), attempt)
+
+
+def _news(trial: Trial, info: ShapeInfo) -> bool:
+    return any(queue in trial.state.unexplained for waiting in info.queues.values() for queue in waiting.values())
+
+
+def _serve_one_uncharged(trial: Trial, queue: Queue, given: dict[Account, Charge]) -> bool:
+    pending = trial.head(queue)
+    if pending is None:
+        return False
+    leaf, info = queue.user.account, queue.info
+    headroom, free = trial.headroom(), trial.gpus_free()
+    if free - info.shape.nodes * max(info.widths) < headroom:
+        trial.wait(pending, HeadroomKept(headroom, free))
+        return False
+    place_ = place(trial, info, leaf)
+    if place_ is None:
+        trial.wait(pending, blocked_reason(trial, queue, NoClearing(0), None))
+        return False
+    ratio = trial.ratio(leaf)
+    trial.start(queue, pending.workload.id, place_, InOrder(leaf.path, ratio, owed=False))
+    rate = info.rates[info.pools.index(place_.pool)]
+    for account in leaf.lineage:
+        given[account] = given.get(account, 0) + rate * trial.policy.commitment_floor
+    return True

@@ -1,0 +1,88 @@
+"""Sick nodes: wait for the minimums, empty, go to repair. Nobody is asked."""
+
+from __future__ import annotations
+
+from mirab.core.nodes import Health
+from mirab.core.runs import Run
+from mirab.core.trial import Trial
+from mirab.model.plans import CallHuman, Drain, Repair, Resume
+from mirab.model.reasons import DrainedFrom, StartTimedOut
+from mirab.model.units import Instant, NodeName
+
+
+def serve_drains(trial: Trial) -> None:
+    """Undo, begin, press and finish drains, in the order of the nodes."""
+    troubled = trial.state.troubled
+    if not troubled:
+        return
+    draining = sum(state.health is Health.DRAINING for state in troubled.values())
+    for place in sorted(troubled):
+        state = troubled[place]
+        if state.health not in (Health.DEGRADED, Health.DRAINING):
+            continue
+        node = trial.state.cluster.pools[place[0]].nodes[place[1]]
+        runs = runs_on(trial, place)
+        if state.healthy_again:
+            trial.actions.append(Resume(node))
+            continue
+        if state.health is Health.DEGRADED:
+            if draining >= trial.policy.drains_max:
+                continue
+            draining += 1
+            trial.actions.append(Drain(node, _stop_at(trial, runs), state.cause))
+        if not runs:
+            trial.actions.append(Repair(node))
+        elif trial.policy.drains == "contract":
+            _press(trial, place, node, runs)
+        else:
+            _wait(trial, place, node, runs)
+
+
+def runs_on(trial: Trial, place: tuple[int, int]) -> list[Run]:
+    number, node = place
+    return [
+        run for run in trial.state.runs.values() if run.allocation.pool == number and run.allocation.mask >> node & 1
+    ]
+
+
+def _stop_at(trial: Trial, runs: list[Run]) -> Instant | None:
+    """The latest remaining minimum on the node: so no GPU of it idles while another run has hours left."""
+    if trial.policy.drains != "contract":
+        return None
+    return max((run.expected_protection for run in runs), default=trial.now)
+
+
+def _press(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]) -> None:
+    """Stop everything on the node at the shared instant; call a human for what does not go."""
+    state = trial.state.troubled[place]
+    at = _stop_at(trial, runs) or trial.now
+    if trial.now < at:
+        trial.wake(at)
+        return
+    for run in runs:
+        if run.stop_by is None and run.id not in trial.stopped and run.started_at is not None:
+            trial.stop(run, DrainedFrom(node, state.cause))
+
+
+def _wait(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]) -> None:
+    """Without a contract the runs end by themselves, or somebody has to go and ask."""
+    state = trial.state.troubled[place]
+    late_at = state.since + trial.policy.min_runtime_cap + trial.policy.grace_max
+    if state.human_called:
+        return
+    if trial.now >= late_at:
+        trial.actions.append(CallHuman(node, runs[0].id, "the node does not empty by itself"))
+    else:
+        trial.wake(late_at)
+
+
+def serve_late(trial: Trial) -> None:
+    """Starts that never came are ended; for stops that do not happen a human is called."""
+    for run in trial.state.late.values():
+        if run.id in trial.stopped or run.stuck:
+            continue
+        if run.stop_by is None:
+            trial.stop(run, StartTimedOut(trial.policy.start_timeout))
+        else:
+            node = trial.state.nodes_named(run.allocation.pool, run.allocation.mask & -run.allocation.mask)[0]
+            trial.actions.append(CallHuman(node, run.id, "does not stop"))

@@ -1,0 +1,99 @@
+"""The typed reason of a workload that waits: its true blocker, with the numbers of this decision."""
+
+from __future__ import annotations
+
+from mirab.core.ordering import by_ratio
+from mirab.core.queues import Pending, Queue
+from mirab.core.reclaim import NoClearing
+from mirab.core.trial import Trial
+from mirab.model.reasons import (
+    BlockedBehind,
+    HoldTaken,
+    NeverFits,
+    NoFreeGpus,
+    NotEnoughClaimable,
+    ShareSpent,
+    UnknownAccount,
+    WaitReason,
+)
+
+
+def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount:
+    """Why a workload can never run as asked: its account, or its shape against the largest pool that it accepts."""
+    workload = pending.workload
+    if trial.state.leaf_for(workload.account) is None:
+        return UnknownAccount(workload.account)
+    shape = workload.shape
+    pools = [pool for pool in trial.state.cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]
+    return NeverFits(
+        shape.nodes,
+        shape.gpus_per_node,
+        shape.gpu_types,
+        max((len(pool.nodes) for pool in pools), default=0),
+        max((pool.gpus_per_node for pool in pools), default=0),
+    )
+
+
+def blocked_reason(trial: Trial, queue: Queue, plan: NoClearing, no_hold: WaitReason | None) -> WaitReason:
+    """Why nothing could be done for the head of a queue.
+
+    In this order: nodes are free but kept for somebody; a hold that it was refused; its account's standing; too few
+    free GPUs.
+    """
+    kept = _kept_for(trial, queue)
+    if kept is not None:
+        return kept
+    if isinstance(no_hold, HoldTaken):
+        return no_hold
+    standing = _standing(trial, queue, plan)
+    if standing is not None and not plan.victims:
+        return standing
+    if isinstance(no_hold, NotEnoughClaimable):
+        return no_hold
+    return no_free_gpus(trial, queue, plan.victims)
+
+
+def _kept_for(trial: Trial, queue: Queue) -> BlockedBehind | None:
+    info = queue.info
+    for number, width in zip(info.pools, info.widths, strict=True):
+        wide = trial.wide(number)[width]
+        if wide.bit_count() >= info.shape.nodes:
+            hidden = wide & ~trial.open_nodes(number, info, queue.user.account)
+            entry = trial.kept_entry(number, hidden)
+            if entry is not None:
+                return BlockedBehind(entry.holder, entry.until or None)
+    return None
+
+
+def _standing(trial: Trial, queue: Queue, plan: NoClearing) -> ShareSpent | None:
+    """The account that goes first, if it is another one."""
+    if not trial.policy.contract or not queue.info.charged:
+        return None
+    mine = queue.user.account
+    first = trial.first_leaf()
+    if first is None or first is mine or by_ratio(trial, mine, True) <= by_ratio(trial, first, True):
+        return None
+    return ShareSpent(trial.ratio(mine), first.path, trial.ratio(first), _nodes_free(trial, queue))
+
+
+def _nodes_free(trial: Trial, queue: Queue) -> int:
+    info = queue.info
+    return max(
+        (trial.open_nodes(number, info, queue.user.account) & trial.wide(number)[width]).bit_count()
+        for number, width in zip(info.pools, info.widths, strict=True)
+    )
+
+
+def no_free_gpus(trial: Trial, queue: Queue, victims: int) -> NoFreeGpus:
+    info = queue.info
+    exposures = trial.state.exposures
+    return NoFreeGpus(
+        info.shape.nodes,
+        max(info.widths),
+        _nodes_free(trial, queue),
+        sum(
+            trial.banks[number].free_slots(trial.open_nodes(number, info, queue.user.account)) for number in info.pools
+        ),
+        victims,
+        exposures[0][0] if exposures else None,
+    )

@@ -1,0 +1,378 @@
+"""How each fact and each intention changes the state. The one place where it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappush
+from typing import TYPE_CHECKING, Any
+
+from mirab.core.nodes import Health, NodeState
+from mirab.core.queues import Pending
+from mirab.core.runs import Run
+from mirab.model import events as facts
+from mirab.model import plans
+from mirab.model.events import REQUEUED, Outcome
+from mirab.model.reasons import PreemptedFor, Reserved
+from mirab.model.units import FOREVER, Instant
+
+if TYPE_CHECKING:
+    from mirab.core.state import State
+
+
+# --- workloads -------------------------------------------------------------------------------------------------------
+def submitted(state: State, event: facts.WorkloadSubmitted) -> None:
+    workload = event.workload
+    if workload.id in state.pending or workload.id in state.held or f"{workload.id}.1" in state.runs:
+        return
+    pending = Pending(workload, 1, event.at)
+    if workload.held:
+        state.held[workload.id] = (pending, "submitted on hold")
+    else:
+        admit(state, pending)
+
+
+def admit(state: State, pending: Pending) -> None:
+    """Put it into its queue, or among those that the next decision has to reject."""
+    account = state.leaf_for(pending.workload.account)
+    if account is None and state.policy.unknown_accounts == "zero":
+        state.install(state.budgets.with_zero_share(pending.workload.account))
+        account = state.leaf_for(pending.workload.account)
+    if account is None or not state.info_for(pending.workload.shape, account.path).pools:
+        state.rejected[pending.workload.id] = pending
+    else:
+        state.enqueue(pending, account)
+
+
+def cancelled(state: State, event: facts.WorkloadCancelled) -> None:
+    state.held.pop(event.workload_id, None)
+    state.rejected.pop(event.workload_id, None)
+    pending = state.pending.get(event.workload_id)
+    if pending is not None:
+        drop_hold(state, pending)
+        state.dequeue(pending)
+
+
+def held(state: State, event: facts.WorkloadHeld) -> None:
+    pending = state.pending.get(event.workload_id)
+    if pending is not None:
+        drop_hold(state, pending)
+        state.dequeue(pending)
+        state.held[event.workload_id] = (pending, event.why)
+
+
+def released(state: State, event: facts.WorkloadReleased) -> None:
+    pending, _ = state.held.pop(event.workload_id, (None, ""))
+    if pending is not None:
+        admit(state, pending)
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+def run_started(state: State, event: facts.RunStarted) -> None:
+    run = state.runs.get(event.run_id)
+    if run is None or run.started_at is not None:
+        return
+    run.started_at = state.now
+    run.vouched = event.checkpoints_vouched
+    run.protected_until = state.now + run.min_runtime
+    state.settle(run)
+    if run.rate:
+        state.commit_charge(run, state.now + max(run.min_runtime, state.policy.commitment_floor))
+    state.meter(run, +1)
+    if state.policy.preemption == "budget" or (state.policy.preemption == "priority" and run.workload.preemptible):
+        heappush(state.exposures, (run.protected_until, run.id))
+
+
+def checkpointed(state: State, event: facts.RunCheckpointed) -> None:
+    run = state.runs.get(event.run_id)
+    if run is not None and run.started_at is not None:
+        run.checkpoint_at = event.at
+
+
+def suspended(state: State, event: facts.RunSuspended) -> None:
+    run = state.runs.get(event.run_id)
+    if run is not None and run.started_at is not None and run.suspended_at is None:
+        run.suspended_at = state.now
+        run.protected_until += FOREVER
+        state.cover(run)
+
+
+def continued(state: State, event: facts.RunContinued) -> None:
+    """The clock of its minimum goes on where it stood still; a minimum that was over stays over."""
+    run = state.runs.get(event.run_id)
+    if run is not None and run.suspended_at is not None:
+        left = run.protected_until - FOREVER - run.suspended_at
+        run.protected_until = state.now + max(0, left)
+        run.suspended_at = None
+        heappush(state.exposures, (run.protected_until, run.id))
+
+
+def run_ended(state: State, event: facts.RunEnded) -> None:
+    run = state.runs.pop(event.run_id, None)
+    if run is None:
+        return
+    state.version += 1
+    state.settle(run)
+    if run.started_at is not None:
+        state.meter(run, -1)
+        if event.outcome is Outcome.NODE_FAIL:
+            credit(state, run, event)
+    state.banks[run.allocation.pool].give(run.allocation)
+    state.cover(run)
+    state.late.pop(run.id, None)
+    state.orphans.pop(run.id, None)
+    for account in run.account.lineage:
+        account.running_slots -= run.allocation.slots
+    if run.beneficiary is not None:
+        state.victims.get(run.beneficiary, {}).pop(run.id, None)
+    if state.troubled:
+        state.capacity_changed()
+    if event.outcome in REQUEUED and (run.workload.resume or event.outcome is Outcome.LAUNCH_FAILED):
+        admit(state, Pending(run.workload, run.attempt + 1, event.at))
+
+
+def credit(state: State, run: Run, event: facts.RunEnded) -> None:
+    """Time lost to a hardware failure is given back: nobody pays for work that the machine destroyed."""
+    if run.charged and run.started_at is not None:
+        lost = state.now - run.safe_at(state.now) if event.lost is None else event.lost
+        amount = -run.rate * min(lost, state.now - run.started_at)
+        for account in run.account.lineage:
+            account.usage.add(state.now, amount)
+        run.user.usage.add(state.now, amount)
+
+
+def refused(state: State, event: facts.ActionRefused) -> None:
+    """The engine would not do it: a start is undone and tried anew, a stop is asked again by a later plan."""
+    run = state.runs.get(event.run_id)
+    if run is None:
+        return
+    if event.action == "start" and run.started_at is None:
+        run_ended(state, facts.RunEnded(event.at, run.id, Outcome.LAUNCH_FAILED, 0))
+    elif event.action == "preempt" and run.stopping:
+        if run.beneficiary is not None:
+            state.victims.get(run.beneficiary, {}).pop(run.id, None)
+        run.stop_by = run.beneficiary = None
+        state.late.pop(run.id, None)
+        state.orphans.pop(run.id, None)
+        heappush(state.exposures, (run.protected_until, run.id))
+        state.version += 1
+
+
+# --- nodes -----------------------------------------------------------------------------------------------------------
+def degraded(state: State, event: facts.NodeDegraded) -> None:
+    place = state.places[event.node]
+    known = state.troubled.get(place)
+    if known is None:
+        state.troubled[place] = NodeState(Health.DEGRADED, state.now, event.cause)
+        state.usable[place[0]] &= ~(1 << place[1])
+        state.capacity_changed()
+    else:
+        known.healthy_again = False
+
+
+def down(state: State, event: facts.NodeDown) -> None:
+    place = state.places[event.node]
+    state.troubled[place] = NodeState(Health.DOWN, state.now, event.cause)
+    state.usable[place[0]] &= ~(1 << place[1])
+    state.capacity_changed()
+
+
+def up(state: State, event: facts.NodeUp) -> None:
+    place = state.places[event.node]
+    known = state.troubled.get(place)
+    if known is None:
+        return
+    if known.health is Health.DRAINING:
+        known.healthy_again = True
+    else:
+        node_returns(state, place)
+
+
+def node_returns(state: State, place: tuple[int, int]) -> None:
+    state.troubled.pop(place, None)
+    state.usable[place[0]] |= 1 << place[1]
+    state.capacity_changed()
+
+
+# --- the portfolio plane -----------------------------------------------------------------------------------------------
+def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
+    state.install(event.budgets)
+    requeue_all(state)
+
+
+def requeue_all(state: State) -> None:
+    """The tree or the contract changed: everybody queues anew, with the same seniority; holds stay."""
+    for pending in list(state.pending.values()):
+        if pending.workload.id not in state.holds:
+            state.dequeue(pending)
+            admit(state, pending)
+    state.version += 1
+
+
+def reservation_approved(state: State, event: facts.ReservationApproved) -> None:
+    state.reservations[event.reservation.id] = event.reservation
+
+
+def reservation_cancelled(state: State, event: facts.ReservationCancelled) -> None:
+    if state.reservations.pop(event.reservation_id, None) is not None:
+        end_reservation(state, event.reservation_id)
+
+
+def exemption_granted(state: State, event: facts.ExemptionGranted) -> None:
+    state.exemptions[event.exemption.id] = event.exemption
+
+
+def exemption_revoked(state: State, event: facts.ExemptionRevoked) -> None:
+    if state.exemptions.pop(event.exemption_id, None) is not None:
+        state.exemptions_in_force.pop(event.exemption_id, None)
+        state.install(state.budgets)
+        requeue_all(state)
+
+
+FACTS: dict[type[Any], Callable[[State, Any], None]] = {
+    facts.WorkloadSubmitted: submitted,
+    facts.WorkloadCancelled: cancelled,
+    facts.WorkloadHeld: held,
+    facts.WorkloadReleased: released,
+    facts.RunStarted: run_started,
+    facts.RunCheckpointed: checkpointed,
+    facts.RunSuspended: suspended,
+    facts.RunContinued: continued,
+    facts.RunEnded: run_ended,
+    facts.ActionRefused: refused,
+    facts.NodeDegraded: degraded,
+    facts.NodeDown: down,
+    facts.NodeUp: up,
+    facts.BudgetsChanged: budgets_changed,
+    facts.ReservationApproved: reservation_approved,
+    facts.ReservationCancelled: reservation_cancelled,
+    facts.ExemptionGranted: exemption_granted,
+    facts.ExemptionRevoked: exemption_revoked,
+}
+
+
+# --- intentions ------------------------------------------------------------------------------------------------------
+def start(state: State, action: plans.Start, now: Instant) -> None:
+    pending = state.pending[action.workload_id]
+    queue = pending.queue
+    if queue is None:
+        raise AssertionError(f"{action.workload_id} was started and waits in no queue")
+    user, info = queue.user, queue.info
+    drop_hold(state, pending)
+    state.dequeue(pending)
+    run = Run(action.run_id, pending.workload, pending.attempt, user, action.allocation,
+              info.rates[info.pools.index(action.allocation.pool)] if action.min_runtime else 0,
+              action.min_runtime, now)  # fmt: skip
+    if isinstance(action.reason, Reserved):
+        run.reservation, run.rate = action.reason.reservation_id, 0
+    state.banks[action.allocation.pool].take(action.allocation)
+    state.runs[run.id] = run
+    for account in user.account.lineage:
+        account.running_slots += action.allocation.slots
+    if run.rate:
+        state.commit_charge(run, now + max(run.min_runtime, state.policy.commitment_floor))
+    heappush(state.overdue, (now + state.policy.start_timeout, run.id))
+
+
+def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
+    run = state.runs[action.run_id]
+    run.stop_by = now + action.grace
+    state.cover(run)
+    state.orphans.pop(run.id, None)
+    if isinstance(action.reason, PreemptedFor):
+        run.beneficiary = action.reason.beneficiary
+        state.victims.setdefault(run.beneficiary, {})[run.id] = None
+    heappush(state.overdue, (run.stop_by + state.policy.stop_timeout, run.id))
+
+
+def drain(state: State, action: plans.Drain, now: Instant) -> None:
+    state.troubled[state.places[action.node]].health = Health.DRAINING
+
+
+def repair(state: State, action: plans.Repair, now: Instant) -> None:
+    state.troubled[state.places[action.node]].health = Health.REPAIR
+
+
+def resume(state: State, action: plans.Resume, now: Instant) -> None:
+    node_returns(state, state.places[action.node])
+
+
+def call_human(state: State, action: plans.CallHuman, now: Instant) -> None:
+    run = state.late.pop(action.run_id, None)
+    if run is not None:
+        run.stuck = True
+        state.orphans.pop(run.id, None)
+    known = state.troubled.get(state.places[action.node])
+    if known is not None:
+        known.human_called = True
+
+
+def reject(state: State, action: plans.Reject, now: Instant) -> None:
+    state.rejected.pop(action.workload_id, None)
+
+
+def hold(state: State, granted: plans.Hold, now: Instant) -> None:
+    if granted.reservation_id is not None:
+        state.reserved[granted.reservation_id] = granted
+        return
+    pending = state.pending[granted.workload_id]
+    queue = pending.queue
+    if queue is None:
+        raise AssertionError(f"{granted.workload_id} holds nodes and waits in no queue")
+    if granted.workload_id not in state.holds:
+        commit_hold(state, pending, granted.pool, +1)
+    state.holds[granted.workload_id] = granted
+    state.victims.setdefault(granted.workload_id, {})
+
+
+def commit_hold(state: State, pending: Pending, pool: int, sign: int) -> None:
+    """The gang's whole minimum enters (or leaves) the commitment of its account and user."""
+    queue = pending.queue
+    if queue is None:
+        return
+    info = queue.info
+    amount = sign * info.rates[info.pools.index(pool)] * info.commitment if info.charged else 0
+    for account in queue.user.account.lineage:
+        account.held += amount
+    queue.user.held += amount
+
+
+def drop_hold(state: State, pending: Pending) -> None:
+    """Give back what is held for it; runs that are stopping for it stop all the same."""
+    granted = state.holds.pop(pending.workload.id, None)
+    if granted is not None:
+        commit_hold(state, pending, granted.pool, -1)
+        for run_id in state.victims.pop(pending.workload.id, {}):
+            state.orphans[run_id] = state.runs[run_id]
+        state.version += 1
+
+
+def hold_released(state: State, change: plans.HoldReleased, now: Instant) -> None:
+    pending = state.pending.get(change.workload_id)
+    if pending is not None:
+        drop_hold(state, pending)
+
+
+def end_reservation(state: State, reservation_id: str) -> None:
+    state.reserved.pop(reservation_id, None)
+    state.version += 1
+
+
+INTENTIONS: dict[type[Any], Callable[[State, Any, Instant], None]] = {
+    plans.Start: start,
+    plans.Preempt: preempt,
+    plans.Drain: drain,
+    plans.Repair: repair,
+    plans.Resume: resume,
+    plans.CallHuman: call_human,
+    plans.Reject: reject,
+    plans.Hold: hold,
+    plans.HoldReleased: hold_released,
+}
+
+
+def explained(state: State, waiting: plans.Waiting) -> None:
+    """Keep the reason with the workload that it is about."""
+    pending = state.pending.get(waiting.workload_id)
+    if pending is not None and pending.queue is not None:
+        pending.waiting = waiting
+        state.unexplained.pop(pending.queue, None)

@@ -1,0 +1,77 @@
+"""What must be true of every state, asserted with the subject's story in the message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirab.core.nodes import Bank
+
+if TYPE_CHECKING:
+    from mirab.core.state import State
+
+
+def check(state: State) -> None:
+    """Raise AssertionError if any invariant does not hold. Costs a pass over everything: for tests and for recovery."""
+    _check_nodes(state)
+    _check_accounts(state)
+    _check_queues(state)
+    _check_holds(state)
+
+
+def _check_nodes(state: State) -> None:
+    booked = [Bank(pool) for pool in state.cluster.pools]
+    for run in state.runs.values():
+        booked[run.allocation.pool].take(run.allocation)
+        wanted = run.workload.shape.nodes
+        assert run.allocation.mask.bit_count() == wanted, f"{run} has {run.allocation} and needs {wanted} nodes"
+    for bank, expected in zip(state.banks, booked, strict=True):
+        assert bank.free == expected.free, f"pool {bank.pool.name} books other GPUs than its runs use"
+    for (number, node), trouble in state.troubled.items():
+        usable = state.usable[number] >> node & 1
+        assert not usable, f"node {node} of pool {number} is {trouble.health} and takes work"
+    assert state.window.capacity.rate == state.schedulable(), "the capacity meter has another rate than the nodes"
+
+
+def _check_accounts(state: State) -> None:
+    usage = dict.fromkeys(state.accounts, 0)
+    commitment = dict.fromkeys(state.accounts, 0)
+    slots = dict.fromkeys(state.accounts, 0)
+    for run in state.runs.values():
+        for account in run.account.lineage:
+            usage[account.path] += run.rate if run.charged and run.started_at is not None else 0
+            commitment[account.path] += run.rate if run.committed_until else 0
+            slots[account.path] += run.allocation.slots
+    for path, account in state.accounts.items():
+        assert account.usage.rate == usage[path], f"{path} is charged {account.usage.rate}, its runs use {usage[path]}"
+        assert account.commitment.rate == commitment[path], f"{path} commits another rate than its runs"
+        assert account.running_slots == slots[path], f"{path} counts {account.running_slots} slots, runs {slots[path]}"
+        assert account.held >= 0, f"{path} has given back more held charge than it took"
+
+
+def _check_queues(state: State) -> None:
+    queued = 0
+    for account in state.accounts.values():
+        waiting = 0
+        for user in account.users.values():
+            for shape, queue in user.queues.items():
+                assert queue.entries, f"{account.path}/{user.name} keeps an empty queue for {shape}"
+                ranks = [pending.rank for pending in queue.entries]
+                assert ranks == sorted(ranks), f"the queue of {account.path}/{user.name} is out of order"
+                waiting += len(queue.entries) if queue.info.charged else 0
+                queued += len(queue.entries)
+        assert waiting == account.waiting, f"{account.path} counts {account.waiting} waiting, has {waiting}"
+    assert queued == len(state.pending), f"{queued} are queued and {len(state.pending)} pending"
+    for run in state.runs.values():
+        assert run.workload.id not in state.pending, f"{run.workload.id} runs and waits at once"
+
+
+def _check_holds(state: State) -> None:
+    taken = [0] * len(state.banks)
+    for workload_id, hold in state.holds.items():
+        assert workload_id in state.pending, f"nodes are held for {workload_id}, which does not wait"
+        if not hold.claim or hold.slots_per_node >= state.banks[hold.pool].slots:
+            assert not taken[hold.pool] & hold.mask, f"nodes of {workload_id}'s hold are held twice"
+            taken[hold.pool] |= hold.mask
+    for workload_id, runs in state.victims.items():
+        for run_id in runs:
+            assert state.runs[run_id].stopping, f"{run_id} is a victim of {workload_id} and was not told to stop"

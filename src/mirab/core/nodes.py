@@ -1,0 +1,130 @@
+"""The nodes of one pool as sets held in integers: bit i is node i.
+
+`free[b]` is the set of nodes with exactly b slots free, so that "which nodes can take 4 GPUs" is a handful of ANDs
+whatever the size of the pool, and a gang of 500 nodes is placed by one operation rather than by 500.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from mirab.model.resources import Allocation, Pool, nodes_of
+from mirab.model.units import ChargeRate, Instant, NodeMask
+
+
+class Health(Enum):
+    """What a node may do."""
+
+    UP = "up"
+    DEGRADED = "degraded"
+    """Sick: takes nothing new; waits for its turn to drain."""
+    DRAINING = "draining"
+    REPAIR = "repair"
+    DOWN = "down"
+
+
+class Bank:
+    """Free slots, and (where work asks for them) used cores and memory, of one pool."""
+
+    __slots__ = ("cpus", "free", "memory", "pool", "slots")
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.slots = pool.slots_per_node
+        self.free: list[NodeMask] = [0] * self.slots + [(1 << len(pool.nodes)) - 1]
+        self.cpus: dict[int, int] = {}
+        self.memory: dict[int, int] = {}
+
+    def copy(self) -> Bank:
+        """A scratch copy: a list of integers, nothing per node but what asked for cores or memory."""
+        twin = object.__new__(Bank)
+        twin.pool, twin.slots = self.pool, self.slots
+        twin.free = self.free.copy()
+        twin.cpus, twin.memory = (self.cpus.copy(), self.memory.copy()) if self.cpus or self.memory else ({}, {})
+        return twin
+
+    def take(self, given: Allocation) -> None:
+        """Book an allocation. Every node of it has the slots free."""
+        width, rest, free = given.slots_per_node, given.mask, self.free
+        for level in range(width, self.slots + 1):
+            moved = free[level] & rest
+            if moved:
+                free[level] ^= moved
+                free[level - width] |= moved
+                rest ^= moved
+                if not rest:
+                    break
+        if rest and width:
+            raise AssertionError(f"nodes {nodes_of(rest)} of {self.pool.name} have not {width} slots free")
+        self._count(given, 1)
+
+    def give(self, given: Allocation) -> None:
+        """Undo `take`."""
+        width, rest, free = given.slots_per_node, given.mask, self.free
+        for level in range(self.slots - width, -1, -1):
+            moved = free[level] & rest
+            if moved:
+                free[level] ^= moved
+                free[level + width] |= moved
+                rest ^= moved
+                if not rest:
+                    break
+        self._count(given, -1)
+
+    def _count(self, given: Allocation, sign: int) -> None:
+        if given.cpus_per_node or given.memory_mib_per_node:
+            for node in nodes_of(given.mask):
+                self.cpus[node] = self.cpus.get(node, 0) + sign * given.cpus_per_node
+                self.memory[node] = self.memory.get(node, 0) + sign * given.memory_mib_per_node
+
+    def level(self, node: int) -> int:
+        """Free slots of one node."""
+        for level, mask in enumerate(self.free):
+            if mask >> node & 1:
+                return level
+        raise AssertionError(f"node {node} of {self.pool.name} is in no level")
+
+    def with_free(self, width: int) -> NodeMask:
+        """Nodes with at least `width` slots free."""
+        found = 0
+        for level in range(width, self.slots + 1):
+            found |= self.free[level]
+        return found
+
+    def roomy(self, mask: NodeMask, cpus: int, memory: int) -> NodeMask:
+        """Those nodes of `mask` whose cores and memory suffice too."""
+        pool = self.pool
+        if not (cpus and pool.cpus_per_node) and not (memory and pool.memory_mib_per_node):
+            return mask
+        for node in nodes_of(mask):
+            short_of_cpus = pool.cpus_per_node and self.cpus.get(node, 0) + cpus > pool.cpus_per_node
+            short_of_memory = pool.memory_mib_per_node and self.memory.get(node, 0) + memory > pool.memory_mib_per_node
+            if short_of_cpus or short_of_memory:
+                mask ^= 1 << node
+        return mask
+
+    def free_slots(self, among: NodeMask) -> int:
+        return sum(level * (mask & among).bit_count() for level, mask in enumerate(self.free) if level)
+
+    def used_charge(self, among: NodeMask) -> ChargeRate:
+        """Charge units of the used slots on the nodes of a set."""
+        return (among.bit_count() * self.slots - self.free_slots(among)) * self.pool.weight
+
+
+class NodeState:
+    """A node that is not simply up."""
+
+    __slots__ = ("cause", "health", "healthy_again", "human_called", "since")
+
+    def __init__(self, health: Health, since: Instant, cause: str) -> None:
+        self.health = health
+        self.since = since
+        self.cause = cause
+        self.human_called = False
+        self.healthy_again = False
+        """Its health came back during the drain: the drain is to be undone."""
+
+    @property
+    def counts_what_runs(self) -> bool:
+        """Whether what runs on it is part of the capacity."""
+        return self.health in (Health.DEGRADED, Health.DRAINING)

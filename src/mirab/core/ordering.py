@@ -1,0 +1,83 @@
+"""Whose turn it is: one total order, in one place, for every policy.
+
+Under ``budget``:
+
+1. leaves below their share, the *owed*, before the others;
+2. at the level where two paths part, the lower ratio (U + K) / E;
+3. inside a leaf, the user with the lower U + K;
+4. inside a user: least slack to the deadline, own priority, resumed before new, submission (`queues.rank`);
+5. id.
+
+The other policies keep (4) and (5) and replace what stands before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, TypeAlias
+
+from mirab.core.queues import Queue, Rank
+from mirab.core.shares import Account, compared
+from mirab.core.trial import Trial
+from mirab.model.units import Charge
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+def leaf_key(trial: Trial, leaf: Account, queues: list[Queue]) -> Key:
+    """Where the leaf stands now, after what this decision has given away."""
+    order = trial.policy.order
+    if order in ("budget", "fair-tree"):
+        return by_ratio(trial, leaf, owed_first=order == "budget")
+    return min(queue_key(trial, queue) for queue in queues)
+
+
+def by_ratio(trial: Trial, leaf: Account, owed_first: bool) -> Key:
+    key: list[Any] = []
+    ratio = 0.0
+    for account in leaf.lineage:
+        used, promised = trial.weigh(account)
+        ratio = compared(used, promised)
+        key += (ratio, used, account.path) if ratio == inf else (ratio, 0, account.path)
+    return (owed_first and ratio >= 1.0, *key)
+
+
+def by_uncharged_usage(trial: Trial, leaf: Account, given: dict[Account, Charge]) -> Key:
+    """The same order among uncharged work, by uncharged usage over entitlement."""
+    key: list[Any] = []
+    start = trial.now - trial.policy.window
+    for account in leaf.lineage:
+        used = account.uncharged.between(start, trial.now) + given.get(account, 0)
+        ratio = compared(used, account.promised(trial.now))
+        key += (ratio, used, account.path) if ratio == inf else (ratio, 0, account.path)
+    return tuple(key)
+
+
+def queue_key(trial: Trial, queue: Queue) -> Key:
+    """Where a queue stands inside its leaf."""
+    head = queue.entries[min(trial.taken.get(queue, 0), len(queue.entries) - 1)]
+    return QUEUE_KEYS[trial.policy.order](trial, queue, head.rank)
+
+
+def _by_user(trial: Trial, queue: Queue, rank: Rank) -> Key:
+    return (trial.user_usage(queue.user), queue.user.name, rank)
+
+
+def _by_submission(trial: Trial, queue: Queue, rank: Rank) -> Key:
+    _, _, _, submitted_at, workload_id = rank
+    return (submitted_at, workload_id)
+
+
+def _by_priority(trial: Trial, queue: Queue, rank: Rank) -> Key:
+    _, minus_priority, _, submitted_at, workload_id = rank
+    return (minus_priority, submitted_at, workload_id)
+
+
+QUEUE_KEYS: dict[str, Callable[[Trial, Queue, Rank], Key]] = {
+    "budget": _by_user,
+    "fair-tree": _by_user,
+    "fifo": _by_submission,
+    "quota": _by_submission,
+    "priority": _by_priority,
+}

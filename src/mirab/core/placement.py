@@ -1,0 +1,65 @@
+"""Where: whole gangs, tight fits, one topology domain where one suffices."""
+
+from __future__ import annotations
+
+from mirab.core.nodes import Bank
+from mirab.core.queues import ShapeInfo
+from mirab.core.shares import Account
+from mirab.core.trial import Trial
+from mirab.model.resources import Allocation, Shape, lowest
+from mirab.model.units import NodeMask
+
+
+def place(trial: Trial, info: ShapeInfo, account: Account) -> Allocation | None:
+    """Free nodes for the shape, in the first of its pools that has enough; None = there are none."""
+    shape = info.shape
+    for number, width in zip(info.pools, info.widths, strict=True):
+        if trial.wide(number)[width].bit_count() < shape.nodes:
+            continue
+        mask = choose(trial.banks[number], trial.open_nodes(number, info, account), shape, width)
+        if mask:
+            return allocation(number, mask, shape, width)
+    return None
+
+
+def allocation(number: int, mask: NodeMask, shape: Shape, width: int) -> Allocation:
+    return Allocation(number, mask, width, shape.cpus_per_node, shape.memory_mib_per_node)
+
+
+def choose(bank: Bank, among: NodeMask, shape: Shape, width: int) -> NodeMask:
+    """The nodes to use out of `among`, 0 = not enough.
+
+    (1) least free slots first, so that whole nodes stay whole; (2) for whole nodes, one domain if one fits (the
+    fullest such), else the fewest domains; (3) lowest number.
+    """
+    if width >= bank.slots and shape.nodes > 1 and bank.pool.domains:
+        free = bank.roomy(bank.free[width] & among, shape.cpus_per_node, shape.memory_mib_per_node)
+        return by_domain(bank.pool.domains, free, shape.nodes) if free.bit_count() >= shape.nodes else 0
+    chosen, wanted = 0, shape.nodes
+    for level in range(width, bank.slots + 1):
+        fit = bank.free[level] & among
+        if fit:
+            fit = bank.roomy(fit, shape.cpus_per_node, shape.memory_mib_per_node)
+            count = fit.bit_count()
+            if count >= wanted:
+                return chosen | lowest(fit, wanted)
+            chosen |= fit
+            wanted -= count
+    return 0
+
+
+def by_domain(domains: tuple[NodeMask, ...], free: NodeMask, wanted: int) -> NodeMask:
+    """`wanted` of the free nodes in as few domains as possible."""
+    counts = [(domain & free).bit_count() for domain in domains]
+    tightest = min((count for count in counts if count >= wanted), default=0)
+    if tightest:
+        return lowest(domains[counts.index(tightest)] & free, wanted)
+    chosen = 0
+    order = sorted(range(len(domains)), key=lambda index: (-counts[index], index))
+    for place, index in enumerate(order):
+        if counts[index] >= wanted:
+            fitting = min((i for i in order[place:] if counts[i] >= wanted), key=lambda i: (counts[i], i))
+            return chosen | lowest(domains[fitting] & free, wanted)
+        chosen |= domains[index] & free
+        wanted -= counts[index]
+    return chosen | lowest(free & ~chosen, wanted)

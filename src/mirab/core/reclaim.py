@@ -1,0 +1,276 @@
+"""Whose runs may be stopped for whom, and which: the complete plan that loses least.
+
+A run may be stopped for a workload only if its minimum is over, and it is uncharged or the accounts' ratios say so
+(`Trial.may_take`; inside one leaf the same between two users). Nothing is stopped unless the plan is complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirab.core.nodes import Bank
+from mirab.core.queues import Pending, Queue
+from mirab.core.runs import Run
+from mirab.core.trial import Trial
+from mirab.model.plans import Hold
+from mirab.model.reasons import PreemptedFor
+from mirab.model.resources import nodes_of
+from mirab.model.units import Charge, Instant, NodeMask
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """Nodes that stopping the victims makes room on."""
+
+    pool: int
+    mask: NodeMask
+    width: int
+    victims: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoClearing:
+    """There is none: `victims` could be stopped at all; `ripe_at` = a plan exists then, once they checkpoint."""
+
+    victims: int
+    ripe_at: Instant | None = None
+
+
+def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
+    """Runs past their minimum that may be stopped for the workload, in a stable order."""
+    if trial.policy.preemption == "priority":
+        return _of_lower_priority(trial, pending)
+    if not queue.info.charged:
+        return []
+    state, user = trial.state, queue.user
+    added = max(queue.info.rates) * queue.info.commitment
+    found = [run for run in state.orphans.values() if not run.stuck]
+    found += [run for run in state.uncharged_runs.values() if run.id not in trial.stopped]
+    for leaf in state.exposed_leaves:
+        if state.exemptions_in_force and state.guaranteed(leaf.path):
+            continue
+        if leaf is user.account:
+            candidates = _of_other_users(trial, queue, added)
+        elif trial.may_take(user.account, leaf, added):
+            candidates = list(leaf.exposed.values())
+        else:
+            continue
+        found += [run for run in candidates if run.id not in trial.stopped and run.reservation is None]
+    return found
+
+
+def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
+    """Inside one leaf: of users whose U + K exceeds this one's, with the commitment added, by the margin."""
+    leaf, mine = queue.user.account, queue.user
+    if trial.ratio(leaf) < 1.0:
+        return []
+    bound = (trial.user_usage(mine) + added) * (1000 + trial.policy.margin)
+    return [run for run in leaf.exposed.values() if run.user is not mine and bound <= trial.user_usage(run.user) * 1000]
+
+
+def _of_lower_priority(trial: Trial, pending: Pending) -> list[Run]:
+    state = trial.state
+    runs = [*state.uncharged_runs.values(), *(run for leaf in state.exposed_leaves for run in leaf.exposed.values())]
+    return [run for run in runs if run.workload.priority < pending.workload.priority and run.id not in trial.stopped]
+
+
+def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing:
+    """The complete plan of victims that loses least for a workload that free nodes cannot take.
+
+    Order of plans: no charged victims, least loss, fewest gangs, lowest id. A workload that is not urgent takes only
+    victims that have just checkpointed.
+    """
+    found = eligible(trial, queue, pending)
+    if not found:
+        return NoClearing(0)
+    info, now, grace = queue.info, trial.now, trial.policy.checkpoint_grace
+    urgent = info.min_runtime <= trial.policy.urgent_minimum
+    ripe = found if urgent else [run for run in found if run.ripe_at(now, grace) <= now]
+    for number, width in zip(info.pools, info.widths, strict=True):
+        plan = _clear(trial, queue, ripe, number, width) if ripe else None
+        if plan is not None:
+            return plan
+    if len(ripe) < len(found):
+        for number, width in zip(info.pools, info.widths, strict=True):
+            later = _clear(trial, queue, found, number, width)
+            if later is not None:
+                return NoClearing(len(later.victims), min(
+                    at for run in later.victims if (at := run.ripe_at(now, grace)) > now
+                ))  # fmt: skip
+    return NoClearing(len(found))
+
+
+def _clear(trial: Trial, queue: Queue, victims: list[Run], number: int, width: int) -> Clearing | None:
+    here = [run for run in victims if run.allocation.pool == number]
+    among = trial.open_nodes(number, queue.info, queue.user.account)
+    if queue.info.shape.nodes > 1 and width >= trial.banks[number].slots:
+        return _clear_whole(trial, here, number, among, queue.info.shape.nodes)
+    return _clear_parts(trial, queue, here, number, among, width)
+
+
+def _clear_whole(trial: Trial, runs: list[Run], number: int, among: NodeMask, wanted: int) -> Clearing | None:
+    """Whole nodes: stop the cheapest runs until enough nodes are clear, then spare those that are not needed."""
+    bank = trial.banks[number]
+    free = bank.free[bank.slots] & among
+    reach = 0
+    for run in runs:
+        reach |= run.allocation.mask
+    if (reach & among | free).bit_count() < wanted:
+        return None
+    among &= free | _only(trial, number, runs, reach & among)
+    if among.bit_count() < wanted:
+        return None
+    order = _cheapest_first(trial, runs)
+    uncleared = 0
+    blocked_by_rest = [0] * (len(order) + 1)
+    for place in range(len(order) - 1, -1, -1):
+        uncleared |= order[place].allocation.mask
+        blocked_by_rest[place] = uncleared
+    needed = next(place for place in range(len(order) + 1) if (among & ~blocked_by_rest[place]).bit_count() >= wanted)
+    cleared = among & ~blocked_by_rest[needed]
+    chosen: list[Run] = []
+    for run in reversed(order[:needed]):
+        without = cleared & ~run.allocation.mask
+        if without.bit_count() >= wanted:
+            cleared = without
+        else:
+            chosen.append(run)
+    return Clearing(number, _trim(cleared, free, wanted), bank.slots, tuple(reversed(chosen)))
+
+
+def _only(trial: Trial, number: int, runs: list[Run], reach: NodeMask) -> NodeMask:
+    """Nodes of `reach` on which nothing runs but these runs."""
+    ours = {run.id for run in runs}
+    for run in trial.state.runs.values():
+        if run.allocation.pool == number and run.allocation.mask & reach and run.id not in ours:
+            reach &= ~run.allocation.mask
+    for action_mask in trial.fresh_masks(number):
+        reach &= ~action_mask
+    return reach
+
+
+def _trim(cleared: NodeMask, free: NodeMask, wanted: int) -> NodeMask:
+    """Exactly `wanted` of the cleared nodes: all victims' nodes, then free ones."""
+    surplus = cleared.bit_count() - wanted
+    spare = cleared & free
+    while surplus > 0 and spare:
+        high = 1 << (spare.bit_length() - 1)
+        spare ^= high
+        cleared ^= high
+        surplus -= 1
+    while surplus > 0:
+        cleared ^= 1 << (cleared.bit_length() - 1)
+        surplus -= 1
+    return cleared
+
+
+def _cheapest_first(trial: Trial, runs: list[Run]) -> list[Run]:
+    """Uncharged first, then by loss per slot; runs that share one node go together, since it is cleared by all."""
+    cap, now = trial.policy.claimed_loss_cap, trial.now
+    losses = {run.id: run.loss(now, cap) for run in runs}
+    per_node: dict[int, list[int]] = {}
+    for run in runs:
+        mask = run.allocation.mask
+        if not mask & (mask - 1):
+            total = per_node.setdefault(mask, [0, 0, 0])
+            total[0] += losses[run.id]
+            total[1] += run.allocation.slots
+            total[2] |= run.charged
+
+    def cost(run: Run) -> tuple[bool, float, int, str]:
+        loss, slots, charged = per_node.get(run.allocation.mask) or (losses[run.id], run.allocation.slots, run.charged)
+        return bool(charged), loss / max(1, slots), run.allocation.mask, run.id
+
+    return sorted(runs, key=cost)
+
+
+def _clear_parts(
+    trial: Trial, queue: Queue, runs: list[Run], number: int, among: NodeMask, width: int
+) -> Clearing | None:
+    """Part of a node, on one node or several: the cheapest victims of each node, then the cheapest nodes."""
+    on_node: dict[int, list[Run]] = {}
+    for run in runs:
+        for node in nodes_of(run.allocation.mask & among):
+            on_node.setdefault(node, []).append(run)
+    bank, wanted = trial.banks[number], queue.info.shape.nodes
+    plans = []
+    for node in sorted(on_node):
+        plan = _clear_node(trial, bank, node, on_node[node], width)
+        if plan is not None:
+            plans.append(plan)
+    if wanted == 1:
+        if not plans:
+            return None
+        _, node, victims = min(plans, key=lambda plan: plan[0])
+        return Clearing(number, 1 << node, width, tuple(victims))
+    free = bank.with_free(width) & among
+    missing = wanted - free.bit_count()
+    others = sorted((plan for plan in plans if not free >> plan[1] & 1), key=lambda plan: plan[0])
+    if missing <= 0 or len(others) < missing:
+        return None
+    mask, stopped = free, dict[str, Run]()
+    for _, node, victims in others[:missing]:
+        mask |= 1 << node
+        stopped.update((run.id, run) for run in victims)
+    return Clearing(number, mask, width, tuple(stopped.values()))
+
+
+def _clear_node(
+    trial: Trial, bank: Bank, node: int, runs: list[Run], width: int
+) -> tuple[tuple[bool, Charge, int, str], int, list[Run]] | None:
+    """The cheapest victims that free `width` slots of one node: (cost, node, victims)."""
+    needed = width - bank.level(node)
+    cap, now = trial.policy.claimed_loss_cap, trial.now
+    ordered = sorted(runs, key=lambda run: (run.charged, run.loss(now, cap), run.id))
+    chosen: list[Run] = []
+    for run in ordered:
+        if needed <= 0:
+            break
+        chosen.append(run)
+        needed -= run.allocation.slots_per_node
+    if needed > 0:
+        return None
+    for run in reversed(chosen[:]):
+        if run.allocation.slots_per_node + needed <= 0:
+            chosen.remove(run)
+            needed += run.allocation.slots_per_node
+    single = next((run for run in ordered if run.allocation.slots_per_node >= width - bank.level(node)), None)
+    options = [chosen] + ([[single]] if single is not None else [])
+    cost, victims = min(((_cost(trial, option), option) for option in options), key=lambda pair: pair[0])
+    return cost, node, victims
+
+
+def _cost(trial: Trial, victims: list[Run]) -> tuple[bool, Charge, int, str]:
+    cap = trial.policy.claimed_loss_cap
+    return (
+        any(run.charged for run in victims),
+        sum(run.loss(trial.now, cap) for run in victims),
+        sum(run.workload.shape.nodes > 1 for run in victims),
+        min(run.id for run in victims),
+    )
+
+
+def claim(trial: Trial, queue: Queue, pending: Pending, plan: Clearing) -> None:
+    """Stop the victims and keep the nodes for the beneficiary until it starts."""
+    until = trial.now
+    for run in plan.victims:
+        gone_at = run.stop_by or trial.stop(run, reason_for(trial, queue, pending, run))
+        until = max(until, gone_at)
+    trial.grant(
+        queue,
+        Hold(pending.workload.id, plan.pool, plan.mask, plan.width, until, trial.now, claim=True),
+    )
+    trial.wake(until + trial.policy.stop_timeout)
+
+
+def reason_for(trial: Trial, queue: Queue, pending: Pending, run: Run, hold: bool = False) -> PreemptedFor:
+    """The numbers by which this run had to give way."""
+    mine, theirs = queue.user.account, run.account
+    added = max(queue.info.rates) * queue.info.commitment
+    if mine is theirs:
+        ratio_for, ratio_against = trial.ratio(mine), trial.ratio(theirs)
+    else:
+        ours, against = trial.sides(mine, theirs)
+        ratio_for, ratio_against = trial.ratio(ours, added), trial.ratio(against)
+    loss = run.loss(trial.now, trial.policy.claimed_loss_cap)
+    return PreemptedFor(pending.workload.id, mine.path, ratio_for, ratio_against, loss, not run.charged, hold)

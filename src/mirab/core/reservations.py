@@ -1,0 +1,97 @@
+"""Reservations: nodes for an account from a fixed instant on, met whatever anybody's ratio is.
+
+Nodes are chosen `cap + grace` ahead. From then on only work whose minimum ends before the reservation begins may
+start on them, so at `begin` every run there is past its minimum and can be stopped.
+"""
+
+from __future__ import annotations
+
+from mirab.core.trial import Trial
+from mirab.model.plans import Hold, HoldReleased
+from mirab.model.policy import Reservation
+from mirab.model.reasons import ReservationBegins
+from mirab.model.resources import lowest
+from mirab.model.units import AccountPath, Instant, NodeMask, WorkloadId
+
+
+def serve_reservations(trial: Trial) -> None:
+    """Choose nodes in time, clear them at the beginning, give them back at the end."""
+    for reservation in sorted(trial.state.reservations.values(), key=lambda each: (each.begin, each.id)):
+        choose_at = reservation.begin - trial.policy.min_runtime_cap - 2 * trial.policy.grace_max
+        hold = trial.state.reserved.get(reservation.id)
+        if trial.now >= reservation.end:
+            trial.hold_changes.append(HoldReleased(_holder(reservation), "the reservation has ended"))
+            _forget(trial, reservation)
+        elif trial.now < choose_at:
+            trial.wake(choose_at)
+        elif hold is None or hold.mask & ~trial.state.usable[hold.pool]:
+            _choose(trial, reservation, hold)
+        else:
+            _clear(trial, reservation, hold)
+
+
+def _holder(reservation: Reservation) -> WorkloadId:
+    return WorkloadId(f"reservation:{reservation.id}")
+
+
+def _forget(trial: Trial, reservation: Reservation) -> None:
+    for kept in trial.kept:
+        kept[:] = [entry for entry in kept if entry.reservation_id != reservation.id]
+
+
+def _choose(trial: Trial, reservation: Reservation, lost: Hold | None) -> None:
+    """The nodes that will be clear soonest; a lost node is replaced, the rest stays."""
+    if lost is not None:
+        _forget(trial, reservation)
+    for number, pool in enumerate(trial.state.cluster.pools):
+        if (reservation.pool and pool.name != reservation.pool) or pool.slots_per_node < reservation.gpus_per_node:
+            continue
+        among = trial.state.usable[number]
+        for entry in trial.kept[number]:
+            among &= ~entry.mask
+        if among.bit_count() < reservation.nodes:
+            continue
+        kept = lost.mask & among if lost is not None and lost.pool == number else 0
+        mask = _soonest(trial, number, among, reservation, kept)
+        hold = Hold(_holder(reservation), number, mask, pool.slots_per_node, reservation.begin, trial.now,
+                    reservation_id=reservation.id)  # fmt: skip
+        trial.hold_changes.append(hold)
+        trial.keep_reserved(hold)
+        _clear(trial, reservation, hold)
+        return
+    trial.wake(trial.now + trial.policy.review)
+
+
+def _soonest(trial: Trial, number: int, among: NodeMask, reservation: Reservation, kept: NodeMask) -> NodeMask:
+    """Nodes on which every minimum ends before the reservation begins, the kept ones first."""
+    late = 0
+    for run in trial.state.runs.values():
+        if run.allocation.pool == number and _clear_by(trial, run.expected_protection) > reservation.begin:
+            late |= run.allocation.mask
+    chosen = lowest(kept, min(kept.bit_count(), reservation.nodes)) if kept else 0
+    for part in (among & ~late, among):
+        part &= ~chosen
+        missing = reservation.nodes - chosen.bit_count()
+        if missing > 0 and part:
+            chosen |= lowest(part, min(missing, part.bit_count()))
+    return chosen
+
+
+def _clear_by(trial: Trial, protected_until: Instant) -> Instant:
+    return protected_until + trial.policy.grace_max
+
+
+def _clear(trial: Trial, reservation: Reservation, hold: Hold) -> None:
+    """Stop what is left, each run so that its notice ends as the reservation begins."""
+    for run in trial.state.runs.values():
+        if run.allocation.pool != hold.pool or not run.allocation.mask & hold.mask or run.reservation == reservation.id:
+            continue
+        if run.stop_by is not None or run.id in trial.stopped or (trial.now > reservation.begin and not run.charged):
+            continue
+        at = max(reservation.begin - min(run.workload.shape.grace, trial.policy.grace_max), run.expected_protection)
+        if trial.now < at:
+            trial.wake(at)
+        elif run.started_at is not None:
+            trial.stop(run, ReservationBegins(reservation.id, AccountPath(reservation.account)))
+    trial.wake(reservation.begin)
+    trial.wake(reservation.end)

@@ -1,0 +1,118 @@
+"""A run and its contract: what protects it, until when, and what stopping it would cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirab.model.resources import Allocation
+from mirab.model.units import FOREVER, Charge, ChargeRate, Duration, Instant, RunId, WorkloadId
+from mirab.model.workloads import Workload
+
+if TYPE_CHECKING:
+    from mirab.core.queues import User
+    from mirab.core.shares import Account
+
+
+class Run:
+    """One attempt, from the decision to start it until its GPUs are free.
+
+    Attributes:
+        rate: what it charges its account, in milli-units (0: prepaid by a reservation, or uncharged).
+        requested_at: when it was decided; started_at: when it really ran (None: still starting, and protected).
+        protected_until: the end of its minimum; `FOREVER` while that is not known.
+        committed_until: its commitment counts up to here.
+        stop_by: when it should be gone after its notice; None = nobody told it to stop.
+        beneficiary: the workload it was stopped for.
+        stuck: it did not stop in time; a human was called.
+    """
+
+    __slots__ = (
+        "account", "allocation", "attempt", "beneficiary", "charged", "checkpoint_at", "committed_until", "id",
+        "min_runtime", "protected_until", "rate", "requested_at", "reservation", "started_at", "stop_by", "stuck",
+        "suspended_at", "user", "vouched", "workload",
+    )  # fmt: skip
+
+    def __init__(self, run_id: RunId, workload: Workload, attempt: int, user: User, allocation: Allocation,
+                 rate: ChargeRate, min_runtime: Duration, now: Instant) -> None:  # fmt: skip
+        self.id = run_id
+        self.workload = workload
+        self.attempt = attempt
+        self.user = user
+        self.account: Account = user.account
+        self.allocation = allocation
+        self.rate = rate
+        self.min_runtime = min_runtime
+        self.charged = min_runtime > 0
+        self.requested_at = now
+        self.started_at: Instant | None = None
+        self.protected_until: Instant = FOREVER
+        self.committed_until: Instant = 0
+        self.stop_by: Instant | None = None
+        self.beneficiary: WorkloadId | None = None
+        self.stuck = False
+        self.suspended_at: Instant | None = None
+        self.checkpoint_at: Instant | None = None
+        self.vouched = False
+        self.reservation: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Run({self.id})"
+
+    @property
+    def stopping(self) -> bool:
+        return self.stop_by is not None
+
+    @property
+    def expected_protection(self) -> Instant:
+        """`protected_until`, or while it is starting the earliest that it can be."""
+        if self.started_at is None:
+            return self.requested_at + self.min_runtime
+        return self.protected_until
+
+    def limit_at(self) -> Instant:
+        """When its time limit ends it; `FOREVER` = no limit known."""
+        limit = self.workload.shape.time_limit
+        if limit is None:
+            return FOREVER
+        return (self.requested_at if self.started_at is None else self.started_at) + limit
+
+    def safe_at(self, now: Instant) -> Instant:
+        """The last instant whose work is known to be kept: a confirmed checkpoint, or the end of the minimum.
+
+        Where the engine vouches for the declared interval, checkpoints are at each multiple of it, counted from when
+        the run makes progress.
+        """
+        if self.started_at is None:
+            return now
+        safe = self.started_at if self.checkpoint_at is None else self.checkpoint_at
+        every = self.workload.checkpoint
+        if self.vouched and every:
+            begun = self.started_at + (self.workload.restart if self.attempt > 1 else 0)
+            if now > begun:
+                safe = max(safe, begun + (now - begun) // every * every)
+        if self.charged and self.protected_until <= now:
+            safe = max(safe, self.protected_until)
+        return safe
+
+    def loss(self, now: Instant, claimed_loss_cap: Duration) -> Charge:
+        """Slot-milliseconds that stopping it now would waste: work since `safe_at`, at most the cap, and its restart.
+
+        Nothing, if it is stopping anyway.
+        """
+        if self.stop_by is not None:
+            return 0
+        return (min(now - self.safe_at(now), claimed_loss_cap) + self.workload.restart) * self.allocation.slots
+
+    def ripe_at(self, now: Instant, checkpoint_grace: Duration) -> Instant:
+        """When it has just checkpointed: now, or the instant of its next checkpoint.
+
+        Ripe are a run that never checkpoints, one within `checkpoint_grace` after a checkpoint, and one whose
+        checkpoint is overdue: so nobody waits longer than one interval.
+        """
+        every = self.workload.checkpoint
+        if not every or self.stop_by is not None:
+            return now
+        safe = self.safe_at(now)
+        if now - safe <= checkpoint_grace or now - safe >= every:
+            return now
+        return safe + every

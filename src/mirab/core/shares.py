@@ -1,0 +1,155 @@
+"""The tree of accounts: what each was promised, what it got, and how the two compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from mirab.core.meter import Commitment, Meter, usage_meter
+from mirab.core.queues import User
+from mirab.core.runs import Run
+from mirab.model.accounts import Budgets
+from mirab.model.units import (
+    WHOLE,
+    AccountPath,
+    Charge,
+    ChargeRate,
+    Duration,
+    Instant,
+    RunId,
+    UserName,
+    WorkloadId,
+)
+
+REST = "*"
+"""Name of the implicit child of an inner account: it holds what the children leave."""
+
+
+class Window:
+    """The sliding window over time, and over the cumulative capacity that entitlements are metered against."""
+
+    __slots__ = ("_at", "_seen", "capacity", "length")
+
+    def __init__(self, length: Duration, now: Instant, capacity: ChargeRate) -> None:
+        self.length = length
+        self.capacity = Meter(now - length, capacity)
+        self._at: Instant = now - 1
+        self._seen = (0, 0, 0)
+
+    def at(self, now: Instant) -> tuple[Instant, Charge, Charge]:
+        """(start of the window, capacity until then, capacity until now)."""
+        if now != self._at:
+            start = now - self.length
+            self._seen = start, self.capacity.before(start), self.capacity.total(now)
+            self._at = now
+        return self._seen
+
+    def set_capacity(self, now: Instant, capacity: ChargeRate) -> None:
+        self.capacity.set_rate(now, capacity)
+        self._at = now - 1
+
+
+class Account:
+    """One node of the tree.
+
+    Attributes:
+        share: its part of the whole cluster, in parts of `WHOLE`; 0 while closed.
+        lineage: from the root's child down to itself: paths part where two lineages first differ.
+        held: charge that holds granted to its gangs have committed.
+        exposed: its runs that the contract no longer protects, in the order in which their minimums ended.
+    """
+
+    __slots__ = (
+        "_par_share", "_par_until", "children", "commitment", "entitlement", "equal_users", "exposed", "held",
+        "hold", "leaf", "lineage", "parent", "path", "running_slots", "save_for_gangs", "share", "uncharged",
+        "usage", "users", "waiting", "window",
+    )  # fmt: skip
+
+    def __init__(self, path: AccountPath, parent: Account | None, share: int, window: Window, now: Instant,
+                 half_life: Duration | None) -> None:  # fmt: skip
+        self.path = path
+        self.parent = parent
+        self.children: list[Account] = []
+        self.leaf = True
+        self.lineage: tuple[Account, ...] = (*(parent.lineage if parent else ()), self)
+        self.window = window
+        self.share = share
+        self.entitlement = Meter(0, share)
+        self._par_share, self._par_until = share, window.capacity.total(now)
+        self.usage = usage_meter(now, half_life)
+        self.uncharged = usage_meter(now, half_life)
+        self.commitment = Commitment()
+        self.held: Charge = 0
+        self.hold: WorkloadId | None = None
+        self.users: dict[UserName, User] = {}
+        self.exposed: dict[RunId, Run] = {}
+        self.running_slots = 0
+        self.waiting = 0
+        self.save_for_gangs = False
+        self.equal_users = True
+        if parent:
+            parent.children.append(self)
+            parent.leaf = False
+
+    def __repr__(self) -> str:
+        return f"Account({self.path})"
+
+    def used(self, now: Instant) -> Charge:
+        """U: what was charged in the window; the part before the first day counts as delivered at par."""
+        start, capacity_start, _ = self.window.at(now)
+        used = self.usage.between(start, now)
+        if self._par_until > capacity_start:
+            used += self._par_share * (self._par_until - capacity_start) // WHOLE
+        return used if used > 0 else 0
+
+    def promised(self, now: Instant) -> int:
+        """E in charge times parts of `WHOLE`: the integral of share x capacity over the window."""
+        _, start, end = self.window.at(now)
+        return self.entitlement.between(start, end)
+
+    def committed(self, now: Instant) -> Charge:
+        """K: what its protected runs, its fresh starts and its holds will still use."""
+        return self.commitment.at(now) + self.held
+
+    def usage_in_window(self, now: Instant) -> Charge:
+        return self.used(now)
+
+    def entitlement_in_window(self, now: Instant) -> Charge:
+        return self.promised(now) // WHOLE
+
+    def ratio(self, now: Instant) -> float:
+        """(U + K) / E; infinite where nothing was promised."""
+        return compared(self.used(now) + self.committed(now), self.promised(now))
+
+    def set_share(self, now: Instant, share: int) -> None:
+        """From now on; what was promised until now stays promised."""
+        if share != self.share:
+            self.share = share
+            self.entitlement.set_rate(self.window.capacity.total(now), share)
+
+
+def rows(budgets: Budgets) -> Iterator[tuple[AccountPath, int, AccountPath | None]]:
+    """(path, share of the whole, parent) of every account and implicit child, parents first."""
+    for path, budget, share in budgets.walk():
+        parent, _, _ = path.rpartition("/")
+        yield path, share, AccountPath(parent) if parent else None
+        if budget.children:
+            left = WHOLE - sum(child.share for child in budget.children)
+            yield AccountPath(f"{path}/{REST}"), share * left // WHOLE, path
+
+
+def compared(used: Charge, promised: int) -> float:
+    """The ratio (U + K) / E, `promised` being charge times parts of `WHOLE`. Infinite where nothing was promised."""
+    return used * WHOLE / promised if promised > 0 else inf
+
+
+def parting(one: Account, other: Account) -> tuple[Account, Account]:
+    """The two accounts at the level where the paths part: siblings, one on each side.
+
+    Raises:
+        ValueError: one lies on the other's path.
+    """
+    for mine, yours in zip(one.lineage, other.lineage, strict=False):
+        if mine is not yours:
+            return mine, yours
+    raise ValueError(f"{one.path} and {other.path} lie on one path")

@@ -1,0 +1,344 @@
+"""Everything the scheduler knows. It changes only by folding a fact, by `advance`, and by committing a plan."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from mirab.core import folding, invariants
+from mirab.core.charge import charge_rate, pools_for, slots_wanted
+from mirab.core.nodes import Bank, NodeState
+from mirab.core.queues import Pending, Queue, ShapeInfo, User
+from mirab.core.runs import Run
+from mirab.core.shares import Account, Window, rows
+from mirab.model.accounts import Budgets
+from mirab.model.events import Event
+from mirab.model.plans import Hold, Plan
+from mirab.model.policy import Exemption, Policy, Reservation
+from mirab.model.resources import Cluster, Shape
+from mirab.model.units import (
+    AccountPath,
+    Charge,
+    ChargeRate,
+    Duration,
+    Instant,
+    NodeMask,
+    NodeName,
+    RunId,
+    UserName,
+    WorkloadId,
+)
+
+
+class State:
+    """The cluster, the accounts, who runs, who waits, what is held.
+
+    Attributes:
+        version: grows whenever something happens that could let a blocked workload start.
+        uncharged_runs, exposed_leaves: the runs that the contract does not protect (any more).
+        exposures: heap of (end of minimum, run): protection that will run out.
+        settlements: heap of (end of commitment, run).
+        unexplained: queues whose head has no reason yet.
+        troubled: nodes that are not up.
+        overdue: heap of (instant, run): starts and stops that should have happened by then; `late` = that did not.
+        orphans: runs that are stopping for a workload that no longer wants their nodes.
+    """
+
+    def __init__(self, cluster: Cluster, budgets: Budgets, policy: Policy, now: Instant = 0) -> None:
+        self.cluster = cluster
+        self.policy = policy
+        self.now = now
+        self.folded = 0
+        self.version = 0
+        self.banks = [Bank(pool) for pool in cluster.pools]
+        self.usable: list[NodeMask] = [(1 << len(pool.nodes)) - 1 for pool in cluster.pools]
+        self.places: dict[NodeName, tuple[int, int]] = {
+            node: (number, index) for number, pool in enumerate(cluster.pools) for index, node in enumerate(pool.nodes)
+        }
+        self.troubled: dict[tuple[int, int], NodeState] = {}
+        self.window = Window(policy.window, now, cluster.charge_units)
+        self.accounts: dict[AccountPath, Account] = {}
+        self.budgets = budgets
+        self.runs: dict[RunId, Run] = {}
+        self.pending: dict[WorkloadId, Pending] = {}
+        self.held: dict[WorkloadId, tuple[Pending, str]] = {}
+        self.rejected: dict[WorkloadId, Pending] = {}
+        self.shapes: dict[tuple[Shape, Duration], ShapeInfo] = {}
+        self.waiting_shapes: dict[ShapeInfo, None] = {}
+        self.unexplained: dict[Queue, None] = {}
+        self.holds: dict[WorkloadId, Hold] = {}
+        self.victims: dict[WorkloadId, dict[RunId, None]] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.reserved: dict[str, Hold] = {}
+        self.exemptions: dict[str, Exemption] = {}
+        self.exemptions_in_force: dict[str, Exemption] = {}
+        self.uncharged_runs: dict[RunId, Run] = {}
+        self.exposed_leaves: dict[Account, None] = {}
+        self.exposures: list[tuple[Instant, RunId]] = []
+        self.settlements: list[tuple[Instant, RunId]] = []
+        self.overdue: list[tuple[Instant, RunId]] = []
+        self.late: dict[RunId, Run] = {}
+        self.orphans: dict[RunId, Run] = {}
+        self.install(budgets)
+
+    # --- change ----------------------------------------------------------------------------------------------------
+    def fold(self, event: Event) -> None:
+        """Take in one fact. Facts come in order of time; one that is late counts from now."""
+        self.folded += 1
+        self.now = max(self.now, event.at)
+        folding.FACTS[type(event)](self, event)
+
+    def advance(self, now: Instant) -> None:
+        """Let time pass: commitments settle, minimums end."""
+        self.now = max(self.now, now)
+        self._settle_until(now)
+        self._expose_until(now)
+        self._miss_until(now)
+        self._enforce_exemptions(now)
+
+    def _settle_until(self, now: Instant) -> None:
+        while self.settlements and self.settlements[0][0] <= now:
+            until, run_id = heappop(self.settlements)
+            run = self.runs.get(run_id)
+            if run is not None and run.committed_until == until:
+                self.settle(run)
+
+    def _expose_until(self, now: Instant) -> None:
+        while self.exposures:
+            until, run_id = self.exposures[0]
+            run = self.runs.get(run_id)
+            current = run is not None and run.protected_until == until and not run.stopping
+            if current and until > now:
+                return
+            heappop(self.exposures)
+            if current and run is not None:
+                self.expose(run)
+
+    def _miss_until(self, now: Instant) -> None:
+        while self.overdue:
+            at, run_id = self.overdue[0]
+            run = self.runs.get(run_id)
+            current = run is not None and (run.started_at is None or run.stopping)
+            if current and at > now:
+                return
+            heappop(self.overdue)
+            if current and run is not None:
+                self.late[run_id] = run
+
+    def _enforce_exemptions(self, now: Instant) -> None:
+        """Exceptions begin and, above all, end by themselves."""
+        in_force = {key: value for key, value in self.exemptions.items() if value.begin <= now < value.end}
+        if in_force != self.exemptions_in_force:
+            self.exemptions_in_force = in_force
+            self.install(self.budgets)
+            folding.requeue_all(self)
+
+    def commit(self, plan: Plan) -> None:
+        """Take in what was decided. The engine's answers come later, as facts."""
+        self.folded += 1
+        for change in plan.holds:
+            folding.INTENTIONS[type(change)](self, change, plan.at)
+        for action in plan.actions:
+            folding.INTENTIONS[type(action)](self, action, plan.at)
+        for waiting in plan.waiting:
+            folding.explained(self, waiting)
+
+    def check(self) -> None:
+        """Assert every invariant, with the subject's story in the message."""
+        invariants.check(self)
+
+    # --- read ------------------------------------------------------------------------------------------------------
+    def leaf_for(self, path: AccountPath) -> Account | None:
+        """The account that work for `path` belongs to: itself, or the implicit child of an inner account."""
+        account = self.accounts.get(path)
+        if account is None or account.leaf:
+            return account
+        return self.accounts.get(AccountPath(f"{path}/*"))
+
+    def minimum_in_force(self, account: AccountPath, declared: Duration) -> Duration:
+        """The contract: what was declared, bounded by the cap (or by an exemption's longer one)."""
+        if not self.policy.contract:
+            return declared
+        cap = self.policy.min_runtime_cap
+        for exemption in self.exemptions_in_force.values():
+            if exemption.kind == "longer-minimum" and covers(exemption.account, account):
+                cap = max(cap, exemption.cap)
+        return min(declared, cap)
+
+    def guaranteed(self, account: AccountPath) -> bool:
+        """Whether an exemption makes its runs nobody's victims."""
+        return any(
+            exemption.kind == "guaranteed" and covers(exemption.account, account)
+            for exemption in self.exemptions_in_force.values()
+        )
+
+    def schedulable(self) -> ChargeRate:
+        """C: charge units of the usable nodes; draining ones count for what still runs on them."""
+        total = 0
+        for number, bank in enumerate(self.banks):
+            total += self.usable[number].bit_count() * bank.slots * bank.pool.weight
+        for (number, node), state in self.troubled.items():
+            if state.counts_what_runs:
+                total += self.banks[number].used_charge(1 << node)
+        return total
+
+    def first_waiting(self, path: AccountPath, now: Instant) -> WorkloadId | None:
+        """The charged workload of a leaf whose turn is first, were there room for any."""
+        account = self.accounts[path]
+        best: tuple[Charge, UserName, tuple[object, ...]] | None = None
+        first = None
+        for user in account.users.values():
+            heads = [queue.head for queue in user.queues.values() if queue.info.charged]
+            if heads:
+                head = min(heads, key=lambda pending: pending.rank)
+                key = (self.user_usage(user, now), user.name, head.rank)
+                if best is None or key < best:
+                    best, first = key, head.workload.id
+        return first
+
+    def user_usage(self, user: User, now: Instant) -> Charge:
+        """U + K of a user inside the leaf."""
+        return user.usage.between(now - self.policy.window, now) + user.commitment.at(now) + user.held
+
+    def nodes_named(self, pool: int, mask: NodeMask) -> list[NodeName]:
+        names = self.cluster.pools[pool].nodes
+        return [names[index] for index in range(mask.bit_length()) if mask >> index & 1]
+
+    # --- small steps shared by the folding functions ----------------------------------------------------------------
+    def install(self, budgets: Budgets) -> None:
+        """Bring the accounts in line with a tree: new ones are born, missing ones close, all keep what they used."""
+        self.budgets = budgets
+        wanted = dict.fromkeys(self.accounts, 0)
+        for path, share, parent in rows(budgets):
+            wanted[path] = share
+            if path not in self.accounts:
+                above = self.accounts[parent] if parent else None
+                self.accounts[path] = Account(path, above, share, self.window, self.now, self.policy.half_life)
+        for path, budget, _ in budgets.walk():
+            self.accounts[path].save_for_gangs = budget.save_for_gangs
+            self.accounts[path].equal_users = budget.equal_users
+        for path, share in wanted.items():
+            self.accounts[path].set_share(self.now, share + self.extra_share(path))
+
+    def extra_share(self, path: AccountPath) -> int:
+        """What exemptions in force add to, or a donor gives from, an account and those above it."""
+        extra = 0
+        for exemption in self.exemptions_in_force.values():
+            if exemption.kind == "extra-share":
+                extra += exemption.share * covers(path, exemption.account)
+                extra -= exemption.share * (bool(exemption.donor) and covers(path, exemption.donor))
+        return extra
+
+    def info_for(self, shape: Shape, account: AccountPath) -> ShapeInfo:
+        """What is known of a shape under the contract that the account has now."""
+        minimum = self.minimum_in_force(account, shape.min_runtime)
+        key = (shape, minimum)
+        if key not in self.shapes:
+            pools = pools_for(shape, self.cluster)
+            self.shapes[key] = ShapeInfo(
+                shape,
+                pools,
+                tuple(slots_wanted(shape, self.cluster.pools[number]) for number in pools),
+                tuple(charge_rate(shape, self.cluster.pools[number]) for number in pools),
+                minimum,
+                max(minimum, self.policy.commitment_floor),
+                shape.nodes >= self.policy.hold_smallest_nodes and self.policy.backfill != "any",
+            )
+        return self.shapes[key]
+
+    def user_of(self, account: Account, name: UserName) -> User:
+        """The user inside a leaf; where the team shares first come, first served, all are one."""
+        if not account.equal_users:
+            name = UserName("")
+        user = account.users.get(name)
+        if user is None:
+            user = account.users[name] = User(name, account, self.now, self.policy.half_life)
+        return user
+
+    def enqueue(self, pending: Pending, account: Account) -> None:
+        workload = pending.workload
+        user = self.user_of(account, workload.user)
+        queue = user.queues.get(workload.shape)
+        if queue is None:
+            info = self.info_for(workload.shape, account.path)
+            queue = user.queues[workload.shape] = Queue(user, info)
+            info.queues.setdefault(account.path, {})[user.name] = queue
+            self.waiting_shapes[info] = None
+        queue.push(pending)
+        account.waiting += queue.info.charged
+        self.pending[workload.id] = pending
+        if queue.head is pending:
+            self.unexplained[queue] = None
+
+    def dequeue(self, pending: Pending) -> None:
+        queue = pending.queue
+        if queue is None:
+            raise AssertionError(f"{pending.workload.id} waits in no queue")
+        was_head = queue.head is pending
+        queue.remove(pending)
+        del self.pending[pending.workload.id]
+        queue.user.account.waiting -= queue.info.charged
+        if queue.entries:
+            if was_head:
+                self.unexplained[queue] = None
+            return
+        self.unexplained.pop(queue, None)
+        user, info = queue.user, queue.info
+        del user.queues[pending.workload.shape]
+        waiting = info.queues[user.account.path]
+        del waiting[user.name]
+        if not waiting:
+            del info.queues[user.account.path]
+            if not info.queues:
+                del self.waiting_shapes[info]
+
+    def expose(self, run: Run) -> None:
+        """Its minimum is over: the contract protects it no longer."""
+        self.version += 1
+        if run.charged:
+            run.account.exposed[run.id] = run
+            self.exposed_leaves[run.account] = None
+        else:
+            self.uncharged_runs[run.id] = run
+
+    def cover(self, run: Run) -> None:
+        """It is nobody's victim any more: it is stopping, gone, or protected again."""
+        if self.uncharged_runs.pop(run.id, None) is None and run.account.exposed.pop(run.id, None) is not None:
+            if not run.account.exposed:
+                del self.exposed_leaves[run.account]
+
+    def commit_charge(self, run: Run, until: Instant) -> None:
+        """Count the run as committed until then."""
+        run.committed_until = until
+        for account in run.account.lineage:
+            account.commitment.add(run.rate, until)
+        run.user.commitment.add(run.rate, until)
+        heappush(self.settlements, (until, run.id))
+
+    def settle(self, run: Run) -> None:
+        """Its commitment is over, exactly once."""
+        if run.committed_until:
+            for account in run.account.lineage:
+                account.commitment.add(-run.rate, run.committed_until)
+            run.user.commitment.add(-run.rate, run.committed_until)
+            run.committed_until = 0
+
+    def meter(self, run: Run, sign: int) -> None:
+        """Start (+1) or stop (-1) charging it."""
+        if run.charged:
+            for account in run.account.lineage:
+                account.usage.change_rate(self.now, sign * run.rate)
+            run.user.usage.change_rate(self.now, sign * run.rate)
+        else:
+            rate = sign * run.allocation.slots * self.cluster.pools[run.allocation.pool].weight
+            for account in run.account.lineage:
+                account.uncharged.change_rate(self.now, rate)
+            run.user.uncharged.change_rate(self.now, rate)
+
+    def capacity_changed(self) -> None:
+        self.window.set_capacity(self.now, self.schedulable())
+        self.version += 1
+
+
+def covers(above: str, path: str) -> bool:
+    """Whether `path` is `above` or lies below it."""
+    return path == above or path.startswith(above + "/")
