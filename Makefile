@@ -66,7 +66,7 @@ docs: $(RUN_MARK) ## write the pages of reference that are made from the code
 	@$(BIN)/python -m mirab.cli.reference docs/reference
 
 bench: $(DEV_MARK) ## speed, growth, and the measures on several seeds
-	@$(BIN)/python bench/run.py
+	@$(BIN)/python -m bench.run
 
 clean: ## remove what was built (not the environment)
 	@rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.inputs import load_trace
-from bench.process import OUT, ROOT, Measured, run, sim
+from bench.process import OUT, ROOT, Measured, cluster_file, run, sim
 from bench.swf import write_swf
 from mirab.model.trace import Trace
 
@@ -96,16 +96,10 @@ def measure(workloads: int, seconds: int) -> list[Beside]:
     OUT.mkdir(parents=True, exist_ok=True)
     log = OUT / f"beside-{workloads}.swf"
     write_swf(trace, log)
-    cluster = OUT / "beside.yaml"
-    pool = trace.cluster.pools[0]
-    cluster.write_text(
-        "cluster:\n  name: beside\n  pools:\n    gpu:\n"
-        f"      nodes: n[000-{len(pool.nodes) - 1:03d}]\n      gpus_per_node: {pool.gpus_per_node}\n"
-    )
     rows = []
     for name, settings in (("budget", ()), ("fifo", ("backfill=none",))):
         extra = [part for setting in settings for part in ("--set", setting)]
-        took, report = sim(str(log), "--cluster", str(cluster), "--policy", name, *extra)
+        took, report = sim(str(log), "--cluster", str(cluster_file()), "--policy", name, *extra)
         rows.append(_beside(f"mirab {name}", report["input"]["used"], took))
     rows.extend(accasim(trace, log, dispatcher, seconds) for dispatcher in ("fifo", "easy"))
     return rows
@@ -119,6 +113,15 @@ def text(rows: list[Beside]) -> str:
     ]
     full, first = by_name["mirab budget"], by_name["AccaSim fifo"]
     lines.append(f"mirab's full policy against AccaSim's FIFO: {full.rate / first.rate:.1f} times (to reach: 10)")
+    return "\n".join(lines)
+
+
+def markdown(rows: list[Beside]) -> str:
+    lines = ["| scheduler | workloads | wall | peak memory | workloads a second |", "|---|---:|---:|---:|---:|"]
+    lines += [
+        f"| {row.name} | {row.workloads:,} | {row.wall_s:.2f} s | {row.peak_mib:.0f} MiB | {row.rate:,.0f} |"
+        for row in rows
+    ]
     return "\n".join(lines)
 
 

@@ -22,6 +22,7 @@ from statistics import fmean
 from bench.adversaries import ADVERSARIES, Adversary, Resubmitter, close_and_open
 from bench.inputs import default_input, load_trace
 from bench.outcomes import Outcomes
+from bench.quality import columns
 from mirab.core.state import State
 from mirab.model.policy import Policy
 from mirab.model.trace import Trace
@@ -233,6 +234,15 @@ def markdown(effects: Sequence[Effect], names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def text(effects: Sequence[Effect], names: Sequence[str]) -> str:
+    """One row an adversary and account, then their means, then the noise."""
+    rows = [["adversary", "account", *_HEADS]]
+    rows += [[each.adversary, each.account, *_cells(asdict(each))] for each in effects if each.adversary != "noise"]
+    rows += [[name, "mean", *_cells(summary(effects, name))] for name in names]
+    rows.append(["noise", "largest change", *_cells({**noise_band(effects)})])
+    return columns(rows)
+
+
 def _cells(values: dict[str, float | None]) -> list[str]:
     cells = []
     for field in (
@@ -265,13 +275,9 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no adversary {unknown[0]!r}: there are {', '.join(known)}")
     effects = measure(spec, options.accounts.split(","), names, options.jobs)
-    table = markdown(effects, names)
-    print(f"Gaming, on {spec}; means over {options.accounts}; sly against honest\n\n{table}\n")
-    for each in effects:
-        if each.adversary != "noise":
-            print(f"  {each.adversary:14s} {each.account:20s} " + " ".join(f"{c:>9s}" for c in _cells(asdict(each))))
+    print(f"Gaming, on {spec}; sly against honest\n\n{text(effects, names)}")
     if options.markdown:
-        options.markdown.write_text(table + "\n")
+        options.markdown.write_text(markdown(effects, names) + "\n")
     if options.json:
         options.json.write_text(json.dumps([asdict(each) for each in effects], indent=1) + "\n")
     return 0

@@ -79,3 +79,11 @@ def log_arguments(folder: Path) -> list[str]:
         "--cluster", str(folder / "cluster.yaml"),
         "--node-events", str(folder / "node_events.csv"),
     ]  # fmt: skip
+
+
+def cluster_file() -> Path:
+    """A cluster of 128 nodes of 8 GPUs without budgets: those are inferred from the log."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    path = OUT / "cluster-1024.yaml"
+    path.write_text("cluster:\n  name: bench\n  pools:\n    gpu: {nodes: 'n[000-127]', gpus_per_node: 8}\n")
+    return path

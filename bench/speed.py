@@ -104,6 +104,15 @@ def text(rows: list[Speed]) -> str:
     return "\n".join(lines)
 
 
+def markdown(rows: list[Speed]) -> str:
+    lines = ["| what | found | to reach |", "|---|---:|---:|"]
+    for row in rows:
+        note = f" ({row.note})" if row.note else ""
+        bound = ("at least" if row.at_least else "at most") + f" {row.reach:,g} {row.unit}"
+        lines.append(f"| {row.what} | {row.found:,.2f} {row.unit}{note} | {bound} |")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
