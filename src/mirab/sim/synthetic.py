@@ -325,7 +325,7 @@ def _shape(nodes: int, per_node: int, minimum_s: int, limit_s: int, scale: int) 
 
 
 def _make_troubles(options: SynthOptions, period_s: int, rng: Random) -> list[NodeTrouble]:
-    """Hardware events at the reference's rate: five of eight only degrade the node; one in seventeen has stuck runs."""
+    """Hardware events at the reference's rate: five of eight only degrade the node; one in ten has stuck runs."""
     count = round(TROUBLES_PER_NODE_DAY * options.nodes * period_s / DAY_S)
     names = make_cluster(options.nodes, options.gpus_per_node).pools[0].nodes
     made = []
@@ -333,5 +333,5 @@ def _make_troubles(options: SynthOptions, period_s: int, rng: Random) -> list[No
         at = int(rng.random() * period_s) * SECOND
         kind = "degraded" if rng.random() < 5 / 8 else "down"
         repair = (3600 + int(rng.random() * 17_400)) * SECOND
-        made.append(NodeTrouble(at, _pick(rng, names), kind, repair, stuck=number % 17 == 8))
+        made.append(NodeTrouble(at, _pick(rng, names), kind, repair, stuck=number % 10 == 8))
     return sorted(made, key=lambda trouble: (trouble.at, trouble.node))
