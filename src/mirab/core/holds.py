@@ -23,7 +23,7 @@ from mirab.model.reasons import (
     WaitReason,
 )
 from mirab.model.resources import lowest
-from mirab.model.units import FOREVER, Instant, NodeMask
+from mirab.model.units import FOREVER, Instant, NodeMask, RunId
 
 
 def serve_holds(trial: Trial) -> None:
@@ -61,34 +61,36 @@ def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> 
 
 def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     """Tell the runs still there to go, each so that its notice ends when the hold is due."""
-    state, now = trial.state, trial.now
-    here = [run for run in state.runs.values() if run.allocation.pool == hold.pool and run.allocation.mask & hold.mask]
-    leaving = [run for run in here if run.stopping]
-    if any(run.stuck for run in leaving):
-        _give_up(trial, pending, "a run on the held nodes does not stop")
-        return
-    if hold.claim and not here:
-        return
-    spared, last = set(hold.spared), hold.until
-    for run in here:
-        if run.stopping:
-            last = max(last, run.stop_by or 0)
-        elif run.id in spared:
-            trial.wake(run.limit_at())
-            if now >= hold.until:
-                _replace(trial, queue, pending, hold)
-                return
-        else:
-            at = max(hold.until - min(run.workload.shape.grace, trial.policy.grace_max), run.protected_until)
-            if now >= at:
-                last = max(last, trial.stop(run, reason_for(trial, queue, pending, run, hold=not hold.claim)))
-            else:
-                trial.wake(at)
-    trial.wake(hold.until)
-    if leaving or hold.claim:
-        trial.wait(pending, AwaitingVictims(last, len(leaving) or len(here)), last)
+    victims = [trial.state.runs[run_id] for run_id in trial.state.victims.get(pending.workload.id, ())]
+    if any(run.stuck for run in victims):
+        _give_up(trial, pending, "a run on its nodes does not stop")
+    elif hold.claim:
+        last = max((run.stop_by or trial.now for run in victims), default=trial.now)
+        trial.wait(pending, AwaitingVictims(last, len(victims)), last)
+    elif trial.now >= hold.until and any(trial.state.runs[run_id].stop_by is None for run_id in _spared(trial, hold)):
+        _replace(trial, queue, pending, hold)
     else:
+        _stop_in_time(trial, queue, pending, hold)
+        trial.wake(hold.until)
         trial.wait(pending, HoldsNodes(hold.until, hold.mask.bit_count()), hold.until)
+
+
+def _spared(trial: Trial, hold: Hold) -> list[RunId]:
+    """Runs still on the held nodes that end by their own limits, and had until T to do so."""
+    return [run_id for run_id in hold.spared if run_id in trial.state.runs]
+
+
+def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
+    for run in trial.state.runs.values():
+        if run.allocation.pool != hold.pool or not run.allocation.mask & hold.mask or run.id in hold.spared:
+            continue
+        if run.stop_by is not None or run.id in trial.stopped:
+            continue
+        at = max(hold.until - min(run.workload.shape.grace, trial.policy.grace_max), run.expected_protection)
+        if trial.now < at:
+            trial.wake(at)
+        elif run.started_at is not None:
+            trial.stop(run, reason_for(trial, queue, pending, run, hold=True))
 
 
 def _replace(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
