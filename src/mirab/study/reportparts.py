@@ -1,0 +1,123 @@
+"""What the text report, the comparison and the page tell alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mirab.study import formats
+from mirab.study.catalogue import CLASSES, GROUPS, MEASURES, Measure, Report, absent
+from mirab.study.formats import Names, plural, span
+from mirab.study.tables import Section, Table
+
+_ACCOUNTS = 20
+"""Accounts with a row of their own; the others are summed up in one."""
+_LINES = 5
+_NOTES = 12
+
+
+def scene(report: Report) -> list[str]:
+    told = report["input"]
+    origin = told["origin_unix_s"]
+    names = Names(None if origin is None else round(origin * 1000), told["unit"])
+    begin, end = (names.at(round(told[key] * 1000)) for key in ("starts_s", "ends_s"))
+    return [
+        f"{plural(told['used'], 'workload')} of {plural(len(report['by_account']), 'account')} on "
+        f"{names.slots(told['slots'])} of {plural(told['nodes'], 'node')}, "
+        f"{span(told['ends_s'] - told['starts_s'])} from {begin} to {end}."
+    ]
+
+
+def input_section(report: Report) -> Section:
+    told = report["input"]
+    rows = [(f"{reason} ({_first_lines(each['lines'])})", formats.count(each["count"]))
+            for reason, each in told["dropped"].items()]  # fmt: skip
+    used = f"{formats.count(told['used'])} of {plural(told['rows'], 'row')} used"
+    dropped = "none dropped" if not rows else f"{plural(told['rows'] - told['used'], 'row')} dropped:"
+    notes = [f"inferred: {note}" for note in told["notes"][:_NOTES]]
+    if len(told["notes"]) > _NOTES:
+        notes.append(f"and {plural(len(told['notes']) - _NOTES, 'further note')}, all of them in the JSON report")
+    return Section(f"Input: {used}, {dropped}", Table(("reason", "rows"), rows), notes)
+
+
+def _first_lines(lines: Sequence[int]) -> str:
+    if not lines:
+        return "no line known"
+    shown = ", ".join(str(line) for line in lines[:_LINES])
+    return f"{'line' if len(lines) == 1 else 'first lines'} {shown}"
+
+
+def performance_sections(*reports: Report) -> Iterator[Section]:
+    told = [_performance(report) for report in reports if report["performance"].get("wall_s") is not None]
+    if told:
+        yield Section("Computing it took", notes=told)
+
+
+def _performance(report: Report) -> str:
+    found = report["performance"]
+    text = f"{report['policy']['name']}: {span(found['wall_s'])}"
+    if found.get("workloads_per_s") is not None:
+        text += f", {formats.count(found['workloads_per_s'])} workloads a second"
+    if found.get("passes") is not None:
+        text += f", {formats.count(found['passes'])} passes"
+    if found.get("peak_rss_mib") is not None:
+        text += f", {formats.count(found['peak_rss_mib'])} MiB at the peak"
+    return text
+
+
+def grouped(reports: Sequence[Report]) -> Iterator[tuple[str, list[Measure]]]:
+    for group, question in GROUPS.items():
+        measures = [measure for measure in MEASURES if measure.group == group and not absent(measure, reports)]
+        if measures:
+            yield question, measures
+
+
+def institute_written(measure: Measure) -> str:
+    """What the institute reported, in its own words for counts."""
+    if measure.institute is None:
+        return ""
+    return "13 of 15" if measure.kind == "of" else measure.write(measure.institute)
+
+
+def classes_in(reports: Sequence[Report]) -> list[str]:
+    """The classes that any workload belongs to, in the usual order; further ones as they come."""
+    found = reports[0]["metrics"]["waits"]
+    order = [name for name in CLASSES if name in found] + [name for name in found if name not in CLASSES]
+    return [name for name in order if any(submitted(report, name) for report in reports)]
+
+
+def submitted(report: Report, name: str) -> int:
+    count: int = report["metrics"]["waits"].get(name, {}).get("count", 0)
+    return count
+
+
+def split_accounts(
+    by_account: Report, most: int = _ACCOUNTS
+) -> tuple[list[tuple[str, Report]], list[tuple[str, Report]]]:
+    """The accounts that are owed most, and the rest; none is folded alone."""
+    ranked = sorted(by_account.items(), key=lambda each: (-(each[1]["owed"] or 0), -each[1]["share"], each[0]))
+    most = len(ranked) if len(ranked) <= most + 1 else most
+    return ranked[:most], ranked[most:]
+
+
+def summed(accounts: Sequence[Report]) -> Report:
+    """Several accounts as one; what cannot be added up is absent."""
+    total: Report = {
+        key: sum(account[key] or 0 for account in accounts)
+        for key in ("share", "owed", "delivered", "charged", "uncharged", "lost", "preempted")
+    }
+    judged = [account for account in accounts if account["delivered_ratio"] is not None and account["owed"]]
+    owed = sum(account["owed"] for account in judged)
+    got = sum(account["owed"] * account["delivered_ratio"] for account in judged)
+    total["delivered_ratio"] = got / owed if owed else None
+    count = sum(account["waits"]["count"] for account in accounts)
+    return total | {"waits": {"count": count, "p50_s": None, "p90_s": None}}
+
+
+def delivered_changes(report: Report, base: Report) -> list[tuple[str, float]]:
+    """Change of the delivered ratio of every account that both know, the largest gain first."""
+    changes = []
+    for path, account in report["by_account"].items():
+        ours, theirs = account["delivered_ratio"], base["by_account"].get(path, {}).get("delivered_ratio")
+        if ours is not None and theirs is not None:
+            changes.append((path, ours - theirs))
+    return sorted(changes, key=lambda each: (-each[1], each[0]))
