@@ -1,0 +1,141 @@
+"""What is asked for, by the pools that would do, and how much of it the cluster could serve at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mirab.core.charge import charge_rate, pools_for, slots_wanted
+from mirab.model.resources import Cluster, Shape
+from mirab.model.units import MINUTE, ChargeRate
+
+PoolSet = int
+"""A set of pools: bit i stands for pool number i."""
+
+CLASSES = ("all", "session", "debug", "small", "medium", "large", "huge")
+"""Classes of workloads, in the order of reports. Every workload is in `all` and in one other."""
+
+DEBUG_MINIMUM = 15 * MINUTE
+DEBUG_SLOTS = 2
+_BY_SIZE = ((8, "small"), (32, "medium"), (128, "large"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one shape asks for.
+
+    Attributes:
+        pools: numbers of the pools that could hold it, preferred ones first; empty = it can never run.
+        rates: its charge in each of them, in milli-units.
+        slots: its slots in each of them that reports count (see `counted_pools`), else 0.
+        size: (slots in all, nodes), by which waiting shapes are compared.
+        kind: its class by size; a session is told by its label.
+    """
+
+    pools: tuple[int, ...]
+    accepted: PoolSet
+    counted: PoolSet
+    rates: Mapping[int, ChargeRate]
+    slots: Mapping[int, int]
+    size: tuple[int, int]
+    charged: bool
+    kind: str
+
+    @property
+    def rate(self) -> ChargeRate:
+        """Charge while it waits: that of the pool it would rather have."""
+        return self.rates[self.pools[0]] if self.pools else 0
+
+    @property
+    def waiting_slots(self) -> int:
+        """Slots that it waits for: those of the first counted pool."""
+        return next((self.slots[pool] for pool in self.pools if self.slots[pool]), 0)
+
+
+class Asks:
+    """The asks of a cluster's shapes, each worked out once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._counted = counted_pools(cluster)
+        self._known: dict[Shape, Ask] = {}
+
+    def of(self, shape: Shape) -> Ask:
+        known = self._known.get(shape)
+        if known is None:
+            known = self._known[shape] = self._work_out(shape)
+        return known
+
+    def _work_out(self, shape: Shape) -> Ask:
+        pools = pools_for(shape, self._cluster)
+        installed = self._cluster.pools
+        slots = {
+            pool: shape.nodes * slots_wanted(shape, installed[pool]) if pool in self._counted else 0 for pool in pools
+        }
+        size = max(slots.values(), default=shape.gpus)
+        return Ask(
+            pools=pools,
+            accepted=sum(1 << pool for pool in pools),
+            counted=sum(1 << pool for pool in pools if slots[pool]),
+            rates={pool: charge_rate(shape, installed[pool]) for pool in pools},
+            slots=slots,
+            size=(size, shape.nodes),
+            charged=shape.min_runtime > 0,
+            kind=kind_of(shape, size),
+        )
+
+
+def counted_pools(cluster: Cluster) -> tuple[int, ...]:
+    """The pools whose slots occupancy, availability and loss are about: those with GPUs, or all if none has any."""
+    with_gpus = tuple(number for number, pool in enumerate(cluster.pools) if pool.gpus_per_node)
+    return with_gpus or tuple(range(len(cluster.pools)))
+
+
+def kind_of(shape: Shape, slots: int) -> str:
+    """The class by size and minimum: `debug` is small and short, the others go by slots."""
+    if slots <= DEBUG_SLOTS and 0 < shape.min_runtime <= DEBUG_MINIMUM:
+        return "debug"
+    return next((name for most, name in _BY_SIZE if slots <= most), "huge")
+
+
+class Wanted:
+    """A sum of demands, kept apart by the set of pools that each accepts."""
+
+    __slots__ = ("_claims", "_unions", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._claims: dict[PoolSet, int] = {}
+        self._unions: tuple[PoolSet, ...] | None = None
+
+    def add(self, accepted: PoolSet, amount: int) -> None:
+        """More demand, or less (negative)."""
+        self.total += amount
+        before = self._claims.get(accepted)
+        if before is None:
+            self._unions = None
+            before = 0
+        self._claims[accepted] = before + amount
+
+    def servable(self, capacity: Sequence[int]) -> int:
+        """The most of it that pools of these capacities could serve at the same time.
+
+        Claims flow to pools, so by max-flow min-cut (Ford and Fulkerson) it is the least, over the unions X of
+        accepted sets, of the capacity of X plus the claims that reach outside X.
+        """
+        if len(capacity) == 1:
+            return min(self.total, capacity[0])
+        if self._unions is None:
+            self._unions = _unions_of(tuple(self._claims))
+        return min(
+            sum(room for pool, room in enumerate(capacity) if union >> pool & 1)
+            + sum(amount for accepted, amount in self._claims.items() if accepted & ~union)
+            for union in self._unions
+        )
+
+
+def _unions_of(sets: Sequence[PoolSet]) -> tuple[PoolSet, ...]:
+    unions = {0}
+    for one in sets:
+        unions |= {one | other for other in unions}
+    return tuple(sorted(unions))

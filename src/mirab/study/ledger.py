@@ -1,0 +1,92 @@
+"""The leaves of the tree of accounts, kept in step with capacity, budgets and exceptions."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from mirab.model.accounts import Budgets
+from mirab.model.policy import Exemption
+from mirab.model.units import AccountPath, ChargeRate, Instant
+from mirab.study.owed import Leaf
+from mirab.study.shares import leaf_of, leaf_shares
+
+
+class Ledger:
+    """Every leaf by its path, in the order of the budgets.
+
+    Attributes:
+        capacity: milli-units of the schedulable nodes, by pool.
+    """
+
+    def __init__(self, budgets: Budgets, capacity: list[ChargeRate], now: Instant) -> None:
+        self._budgets = budgets
+        self._exemptions: dict[str, Exemption] = {}
+        self._turns: list[Instant] = []
+        self._shares = leaf_shares(budgets)
+        self.capacity = capacity
+        self._whole = sum(capacity)
+        self.leaves: dict[AccountPath, Leaf] = {path: Leaf(path, share, now) for path, share in self._shares.items()}
+
+    def leaf(self, account: AccountPath, now: Instant) -> Leaf:
+        """The leaf that pays for an account's work; one of share 0 if the budgets do not know it."""
+        path = leaf_of(account, self._shares)
+        known = self.leaves.get(path)
+        if known is None:
+            known = self.leaves[path] = Leaf(path, 0, now)
+        return known
+
+    def reckon(self, leaf: Leaf) -> None:
+        leaf.reckon(self.capacity, self._whole)
+
+    def set_capacity(self, capacity: list[ChargeRate], now: Instant) -> None:
+        self.capacity = capacity
+        self._whole = sum(capacity)
+        self._renew(now)
+
+    def set_budgets(self, budgets: Budgets, now: Instant) -> None:
+        self._budgets = budgets
+        self.renew_shares(now)
+
+    def grant(self, exemption: Exemption, now: Instant) -> None:
+        """An exception: extra shares begin and end by themselves (see `next_turn`)."""
+        if exemption.kind != "extra-share":
+            return
+        self._exemptions[exemption.id] = exemption
+        for turn in (exemption.begin, exemption.end):
+            if turn > now:
+                insort(self._turns, turn)
+        self.renew_shares(now)
+
+    def revoke(self, exemption_id: str, now: Instant) -> None:
+        if self._exemptions.pop(exemption_id, None) is not None:
+            self.renew_shares(now)
+
+    @property
+    def next_turn(self) -> Instant | None:
+        """When shares change next although no fact says so."""
+        return self._turns[0] if self._turns else None
+
+    def turn(self, now: Instant) -> None:
+        """An extra share begins or ends now."""
+        while self._turns and self._turns[0] <= now:
+            self._turns.pop(0)
+        self.renew_shares(now)
+
+    def renew_shares(self, now: Instant) -> None:
+        """Shares by the budgets and exceptions in force. Leaves that are gone keep what they have, at share 0."""
+        self._shares = leaf_shares(self._budgets, self._exemptions.values(), now)
+        for path in self._shares:
+            self.leaf(path, now)
+        for path, leaf in self.leaves.items():
+            leaf.settle(now)
+            leaf.share = self._shares.get(path, 0)
+        self._renew(now)
+
+    def _renew(self, now: Instant) -> None:
+        for leaf in self.leaves.values():
+            leaf.settle(now)
+            self.reckon(leaf)
+
+    def mark(self, now: Instant) -> None:
+        for leaf in self.leaves.values():
+            leaf.mark(now)

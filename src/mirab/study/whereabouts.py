@@ -1,0 +1,132 @@
+"""Who waits and who runs, and what that makes of demand, of charge and of the GPUs in use."""
+
+from __future__ import annotations
+
+from mirab.model.plans import Start
+from mirab.model.trace import Trace
+from mirab.model.units import Instant, NodeName, RunId, WorkloadId
+from mirab.model.workloads import Workload
+from mirab.study.demand import Asks
+from mirab.study.ledger import Ledger
+from mirab.study.pyramid import Usage
+from mirab.study.subjects import Attempt, Job
+
+
+class Whereabouts:
+    """The workloads in the system, and the rates that follow from where they are.
+
+    Every method is called with the integrals moved on to `clock`, the measured instant.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.usage = Usage(trace.cluster)
+        self.ledger = Ledger(trace.budgets, self.usage.charge_capacity(), trace.starts_at)
+        self.jobs: dict[WorkloadId, Job] = {}
+        self.runs: dict[RunId, Attempt] = {}
+        self.clock: Instant = trace.starts_at
+        self._asks = Asks(trace.cluster)
+
+    def add(self, workload: Workload) -> Job:
+        """A workload comes in."""
+        leaf = self.ledger.leaf(workload.account, self.clock)
+        job = self.jobs[workload.id] = Job(workload, self._asks.of(workload.shape), leaf)
+        return job
+
+    def join(self, job: Job) -> None:
+        """It waits in the queue, unless its user holds it back or it can never run."""
+        if job.held_since is not None or not job.ask.pools:
+            return
+        leaf = job.leaf
+        leaf.settle(self.clock)
+        job.rate, job.slots = job.ask.rate, job.ask.waiting_slots
+        job.waiting = True
+        job.unmet_before = leaf.unmet
+        self._want(job, 1)
+        if job.ask.charged:
+            leaf.pending_rate += job.rate
+            self.ledger.reckon(leaf)
+            self.usage.wait(job.ask.pools, job.ask.size)
+
+    def leave(self, job: Job, *, gave_up: bool = False) -> None:
+        """It no longer waits, and does not run either."""
+        if not job.waiting:
+            return
+        leaf = job.leaf
+        leaf.settle(self.clock)
+        if gave_up and job.ask.charged:
+            leaf.given_up += job.rate * (leaf.unmet - job.unmet_before)
+        self._unqueue(job)
+        self._want(job, -1)
+        self.ledger.reckon(leaf)
+        self.usage.end_hold(job.workload.id)
+
+    def start(self, job: Job, action: Start) -> Attempt:
+        """It is given its nodes."""
+        run = job.run = self.runs[action.run_id] = Attempt(job, action)
+        job.leaf.settle(self.clock)
+        if job.waiting:
+            self._unqueue(job)
+            self._want(job, -1)
+        job.rate, job.slots = run.rate, run.slots
+        self._want(job, 1)
+        self._occupy(run, 1)
+        self.usage.end_hold(job.workload.id)
+        return run
+
+    def charge(self, run: Attempt, sign: int) -> None:
+        """It runs, and is charged from now on (1); or no more (-1)."""
+        leaf = run.job.leaf
+        leaf.settle(self.clock)
+        if run.job.ask.charged:
+            leaf.charged_rate += sign * run.rate
+        else:
+            leaf.uncharged_rate += sign * run.rate
+
+    def free(self, run: Attempt) -> None:
+        """It is gone, and its nodes are free."""
+        job = run.job
+        job.leaf.settle(self.clock)
+        if run.started_at is not None:
+            self.charge(run, -1)
+        del self.runs[run.id]
+        job.run = None
+        self._want(job, -1)
+        self._occupy(run, -1)
+
+    def set_health(self, node: NodeName, *, up: bool) -> None:
+        self.usage.set_health(node, up=up)
+        self.ledger.set_capacity(self.usage.charge_capacity(), self.clock)
+
+    def on_node(self, node: NodeName) -> list[Attempt]:
+        """The runs that have a part on a node."""
+        pool, bit = self.usage.pool_and_bit(node)
+        return [run for run in self.runs.values() if run.pool == pool and run.start.allocation.mask & bit]
+
+    def _unqueue(self, job: Job) -> None:
+        job.waiting = False
+        if job.ask.charged:
+            job.leaf.pending_rate -= job.rate
+            self.usage.unwait(job.ask.pools, job.ask.size)
+
+    def _want(self, job: Job, sign: int) -> None:
+        """Demand grows or shrinks by the workload."""
+        if job.ask.charged:
+            job.leaf.wanted.add(job.ask.accepted, sign * job.rate)
+        if job.slots:
+            self.usage.wanted.add(job.ask.counted, sign * job.slots)
+            self.usage.stale = True
+
+    def _occupy(self, run: Attempt, sign: int) -> None:
+        """Take the slots of the run (1) or give them back (-1), and see what that makes of C and of what is owed."""
+        usage = self.usage
+        pool = usage.pools[run.pool]
+        before = pool.capacity
+        if sign > 0:
+            pool.take(run.start.allocation)
+        else:
+            pool.give(run.start.allocation)
+        usage.stale = True
+        if pool.capacity != before:
+            self.ledger.set_capacity(usage.charge_capacity(), self.clock)
+        else:
+            self.ledger.reckon(run.job.leaf)

@@ -1,0 +1,261 @@
+"""Owed, delivered and what stands beside them, against values worked out by hand.
+
+The cluster has 10 nodes of 1 GPU; `red` and `blue` hold half of it each, so 5 GPUs. A day has 24 hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mirab.model.accounts import Budget, Budgets
+from mirab.model.events import BudgetsChanged, ExemptionGranted, Outcome, WorkloadHeld, WorkloadReleased
+from mirab.model.policy import Exemption
+from mirab.model.units import DAY, WHOLE, WorkloadId
+
+from tests.study.scene import BUDGET, DAY_S, HOUR_S, Scene, cluster, ms
+
+
+def ten_gpus(hours: float = 24, **more: object) -> Scene:
+    return Scene(cluster(10, 1), hours=hours, **more)  # type: ignore[arg-type]
+
+
+def test_a_leaf_is_owed_its_demand_where_that_is_less_than_its_share() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=4)
+    scene.start("a", 0, range(4))
+    account = scene.report()["by_account"]["red"]
+    assert (account["owed"], account["delivered"], account["charged"]) == (96.0, 96.0, 96.0)
+
+
+def test_a_leaf_is_owed_its_share_where_it_wants_more() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=8)
+    scene.start("a", 0, range(8))
+    account = scene.report()["by_account"]["red"]
+    assert (account["owed"], account["delivered"], account["charged"]) == (120.0, 120.0, 192.0)
+
+
+def test_work_that_waits_is_owed_and_not_delivered() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=4)
+    scene.start("a", 6 * HOUR_S, range(4))
+    metrics = scene.metrics()
+    assert metrics["delivered_ratio"] == 0.75
+    assert metrics["delivered_ratio_worst"] == 0.75
+    assert metrics["delivered_ratio_period"] == 0.75
+
+
+def test_uncharged_work_is_not_owed() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=4, minimum="0")
+    scene.start("a", 0, range(4))
+    report = scene.report()
+    assert report["by_account"]["red"]["owed"] == 0
+    assert report["by_account"]["red"]["uncharged"] == 96.0
+    assert report["metrics"]["delivered_ratio"] is None
+    assert report["metrics"]["unallocated_ratio"] == 1.0
+
+
+def test_unallocated_is_what_runs_beyond_the_owed_rate() -> None:
+    """Red runs 8 where 5 are owed, blue runs 2 uncharged: 5 of 10 run within what is owed."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=8)
+    scene.submit("b", "blue", nodes=2, minimum="0")
+    scene.start("a", 0, range(8))
+    scene.start("b", 0, range(8, 10))
+    assert scene.metrics()["unallocated_ratio"] == 0.5
+
+
+def test_nodes_that_are_down_shrink_what_is_owed() -> None:
+    """Half of the nodes are down for half of the day: 5 GPUs are owed for 12 h, then 2.5."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=9)
+    for node in range(5):
+        scene.kill(node, 12 * HOUR_S)
+    assert scene.report()["by_account"]["red"]["owed"] == 90.0
+
+
+def test_a_draining_node_counts_for_what_still_runs_on_it() -> None:
+    """Two nodes of 4; one degrades under a run of 1 GPU that has 6 h to go: C is 4 + 1 for 6 h, then 4."""
+    scene = Scene(cluster(2, 4))
+    scene.submit("a", gpus=1)
+    scene.start("a", 0)
+    scene.submit("b", nodes=2, gpus=4)
+    scene.degrade(0, 0)
+    scene.end("a.1", 6 * HOUR_S)
+    report = scene.report()
+    assert report["by_account"]["red"]["owed"] == 6 * 2.5 + 18 * 2.0
+    assert report["metrics"]["availability"] == round((6 * 5 + 18 * 4) / (24 * 8), 6)
+
+
+def test_budgets_may_change_on_the_way() -> None:
+    """Red has 5 GPUs for 12 h, then 2."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=9)
+    fifth = Budgets((Budget("red", WHOLE // 5), Budget("blue", WHOLE // 2)))
+    scene.cycle(12 * HOUR_S, BudgetsChanged(ms(12 * HOUR_S), fifth))
+    report = scene.report()
+    assert report["by_account"]["red"]["owed"] == 12 * 5 + 12 * 2
+    assert report["by_account"]["red"]["share"] == 0.2
+
+
+def test_an_extra_share_begins_and_ends_by_itself() -> None:
+    """Red gets 20 % of the whole more from blue between hours 6 and 12; nothing happens at those instants."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=9)
+    scene.submit("b", "blue", nodes=9)
+    extra = Exemption("e", "extra-share", "red", ms(6 * HOUR_S), ms(12 * HOUR_S), "o", "p", "r", share=WHOLE // 5,
+                      donor="blue")  # fmt: skip
+    scene.cycle(0, ExemptionGranted(0, extra))
+    accounts = scene.report()["by_account"]
+    assert accounts["red"]["owed"] == 18 * 5 + 6 * 7
+    assert accounts["blue"]["owed"] == 18 * 5 + 6 * 3
+
+
+def test_work_of_an_inner_account_is_owed_what_its_children_leave() -> None:
+    """`lab` has all, its child 60 %: work of `lab` itself is owed 4 of 10."""
+    lab = Budgets((Budget("lab", WHOLE, (Budget("child", WHOLE * 6 // 10),)),))
+    scene = Scene(cluster(10, 1), lab)
+    scene.submit("a", "lab", nodes=9)
+    accounts = scene.report()["by_account"]
+    assert accounts["lab/*"]["owed"] == 24 * 4
+    assert accounts["lab/child"]["owed"] == 0
+
+
+def test_each_midnight_from_the_third_on_is_judged_over_the_window() -> None:
+    """Window of 2 days, log of 4: windows are days 2-3 and 3-4. Red wants 4 and has them from day 3 on."""
+    scene = ten_gpus(96, policy=replace(BUDGET, window=2 * DAY))
+    scene.submit("a", nodes=4)
+    scene.start("a", 2 * DAY_S, range(4))
+    metrics = scene.metrics()
+    assert scene.measures.period.windows == ((DAY, 3 * DAY), (2 * DAY, 4 * DAY))
+    assert metrics["delivered_ratio"] == (96 + 192) / (192 + 192)
+    assert metrics["delivered_ratio_period"] == 0.5
+
+
+def test_before_a_window_has_passed_all_since_the_start_counts() -> None:
+    scene = ten_gpus(96, starts_h=24)
+    assert scene.measures.period.windows == ((DAY, 4 * DAY),)
+
+
+def test_a_burst_makes_up_for_an_idle_time_inside_the_window() -> None:
+    """Red wants 5, has 0 for a day and 10 for the next: over the window all is delivered."""
+    scene = ten_gpus(48)
+    scene.submit("a", nodes=5)
+    scene.submit("b", nodes=5)
+    scene.start("a", DAY_S, range(5))
+    scene.start("b", DAY_S, range(5, 10))
+    metrics = scene.metrics()
+    assert metrics["delivered_ratio"] == 1.0
+    assert (metrics["accounts"], metrics["accounts_at_95"]) == (1, 1)
+
+
+def test_accounts_at_95_counts_leaves_that_are_owed_something() -> None:
+    """Red gets all of it, blue 94 %."""
+    scene = ten_gpus(100, policy=replace(BUDGET, window=4 * DAY))
+    scene.submit("a", nodes=2)
+    scene.submit("b", "blue", nodes=2)
+    scene.start("a", 0, range(2))
+    scene.start("b", 0.06 * 96 * HOUR_S, range(2, 4))
+    metrics = scene.metrics()
+    assert (metrics["accounts"], metrics["accounts_at_95"]) == (2, 1)
+    assert metrics["delivered_ratio_worst"] < 0.95
+
+
+def test_owed_to_those_who_gave_up_is_told_apart() -> None:
+    """Red wants 2 and 2 of its 5; nothing runs; one user gives up after 6 h: 12 of 12 + 48 GPU-hours owed."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=2)
+    scene.submit("b", nodes=2)
+    scene.cancel("a", 6 * HOUR_S)
+    report = scene.report()
+    assert report["by_account"]["red"]["owed"] == 60.0
+    assert report["by_account"]["red"]["owed_given_up"] == 12.0
+    assert report["metrics"]["owed_given_up"] == 0.2
+
+
+def test_what_is_owed_to_waiting_work_is_shared_among_it() -> None:
+    """Red wants 10 + 10 and is owed 5: each of the two is owed 2.5 while both wait."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=10)
+    scene.submit("b", nodes=10)
+    scene.cancel("a", 4 * HOUR_S)
+    assert scene.report()["by_account"]["red"]["owed_given_up"] == 10.0
+
+
+def test_repeated_work_is_delivered_but_not_useful() -> None:
+    """Red runs 4 all day; one run of 4 loses 2 h and its restart takes another: 12 of 96 GPU-hours."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=4, restart=ms(HOUR_S))
+    scene.start("a", 0, range(4))
+    scene.preempt("a.1", 12 * HOUR_S, lost_s=2 * HOUR_S)
+    scene.start("a", 12 * HOUR_S, range(4), attempt=2)
+    metrics = scene.metrics()
+    assert metrics["delivered_ratio"] == 1.0
+    assert metrics["useful_ratio"] == 0.875
+
+
+def test_what_hardware_destroyed_is_credited_and_so_not_delivered() -> None:
+    """A run of 4 loses its last 3 hours to a node: 12 of 96 GPU-hours are given back."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=4)
+    scene.start("a", 0, range(4))
+    scene.end("a.1", 12 * HOUR_S, Outcome.NODE_FAIL, lost_s=3 * HOUR_S)
+    scene.start("a", 12 * HOUR_S, range(4), attempt=2)
+    metrics = scene.metrics()
+    assert metrics["delivered_ratio"] == 0.875
+    assert metrics["useful_ratio"] == 0.875
+    assert metrics["lost_ratio"] == 0.0
+
+
+def test_work_is_charged_from_when_it_runs() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=4)
+    scene.start("a", 0, range(4), launch_s=HOUR_S)
+    report = scene.report()
+    assert report["by_account"]["red"]["charged"] == 92.0
+    assert report["metrics"]["occupancy"] == 0.4
+
+
+def test_work_that_can_never_fit_is_not_owed() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=11)
+    assert scene.report()["by_account"]["red"]["owed"] == 0
+
+
+def test_the_drain_after_the_period_changes_nothing() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=4)
+    scene.start("a", 6 * HOUR_S, range(4))
+    before = scene.report()
+    scene.end("a.1", 40 * HOUR_S)
+    after = scene.report(50 * HOUR_S)
+    for key in ("delivered_ratio", "delivered_ratio_period", "occupancy", "availability", "occupancy_of_demand"):
+        assert after["metrics"][key] == before["metrics"][key], key
+    assert after["by_account"] == before["by_account"]
+    assert after["series"]["busy"] == before["series"]["busy"]
+
+
+def test_a_period_that_starts_later_leaves_out_what_came_before() -> None:
+    scene = ten_gpus(24, starts_h=12)
+    scene.submit("a", nodes=4)
+    scene.start("a", 6 * HOUR_S, range(4))
+    report = scene.report()
+    assert report["by_account"]["red"]["owed"] == 48.0
+    assert report["metrics"]["occupancy"] == 0.4
+
+
+def test_an_unknown_account_is_owed_nothing() -> None:
+    scene = ten_gpus()
+    scene.submit("a", "green", nodes=4)
+    scene.start("a", 0, range(4))
+    account = scene.report()["by_account"]["green"]
+    assert (account["share"], account["owed"], account["charged"]) == (0, 0, 96.0)
+
+
+def test_a_workload_held_by_its_user_is_not_owed() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=4)
+    scene.cycle(6 * HOUR_S, WorkloadHeld(ms(6 * HOUR_S), WorkloadId("a"), "wait for b"))
+    scene.cycle(18 * HOUR_S, WorkloadReleased(ms(18 * HOUR_S), WorkloadId("a")))
+    assert scene.report()["by_account"]["red"]["owed"] == 12 * 4
