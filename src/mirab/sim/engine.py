@@ -70,6 +70,7 @@ def replay(
     progress: Progress | None = None,
     options: SimOptions = SimOptions(),  # noqa: B008
     until: Instant | None = None,
+    attach: Callable[[State], None] | None = None,
 ) -> Replayed:
     """Put a trace through the scheduler under one policy.
 
@@ -77,6 +78,7 @@ def replay(
         journals: each is told the facts and the plan of every decision.
         progress: called with the instant reached, about once each hundredth of the trace's period.
         until: decide nothing after this instant.
+        attach: told the state before the first decision, for journals that sample it.
 
     Raises:
         ValueError: node events name a node that the cluster does not have, or two workloads have one id.
@@ -84,6 +86,8 @@ def replay(
     clock = SimClock()
     world = SimBackend(trace, clock, options)
     state = State(trace.cluster, trace.budgets, policy, now=0)
+    if attach is not None:
+        attach(state)
     driven = drive(
         state,
         clock,
