@@ -14,8 +14,8 @@ from mirab.core.explain import blocked_reason, never_fits
 from mirab.core.holds import hold_for, serve_holds
 from mirab.core.ordering import Key, by_uncharged_usage, leaf_key, queue_key
 from mirab.core.placement import place
-from mirab.core.queues import Pending, Queue, ShapeInfo
-from mirab.core.reclaim import Clearing, NoClearing, claim, reclaim
+from mirab.core.queues import Pending, Queue
+from mirab.core.reclaim import Clearing, NoClearing, claim, claimants, reclaim
 from mirab.core.reservations import serve_reservations
 from mirab.core.shares import Account
 from mirab.core.state import State
@@ -80,18 +80,18 @@ def _turns(trial: Trial) -> Turns:
     """The queues worth looking at, by leaf: those with room, those that may take from others, those new."""
     state, contract = trial.state, trial.policy.contract
     turns: Turns = {}
-    for info in state.waiting_shapes:
-        if (info.charged or not contract) and trial.room(info):
+    for info in trial.roomy_shapes():
+        if info.charged or not contract:
             for waiting in info.queues.values():
                 for queue in waiting.values():
                     turns.setdefault(queue.user.account, {})[queue] = None
     for queue in state.unexplained:
         if queue.info.charged or not contract:
             turns.setdefault(queue.user.account, {})[queue] = None
-    for leaf in _claimants(trial):
+    for leaf, slots in claimants(trial).items():
         for user in leaf.users.values():
             for queue in user.queues.values():
-                if (queue.info.charged or not contract) and _due(trial, queue):
+                if queue.info.charged and _due(trial, queue) and queue.info.slots <= slots:
                     turns.setdefault(leaf, {})[queue] = None
     return turns
 
@@ -99,17 +99,6 @@ def _turns(trial: Trial) -> Turns:
 def _due(trial: Trial, queue: Queue) -> bool:
     waiting = queue.head.waiting
     return waiting is None or waiting.again_at <= trial.now
-
-
-def _claimants(trial: Trial) -> list[Account]:
-    """Leaves with waiting work that might stop somebody's run, or whose gang might get a hold."""
-    state = trial.state
-    waiting = [account for account in state.accounts.values() if account.waiting]
-    if trial.policy.backfill == "any" or trial.policy.preemption == "priority" or state.uncharged_runs:
-        return waiting
-    if not trial.policy.contract:
-        return []
-    return waiting
 
 
 _Attempt: TypeAlias = Callable[[Trial, Queue], bool]
@@ -193,11 +182,12 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
     if pending is None:
         return False
     no_hold: WaitReason | None = None
+    again_at = trial.now + trial.policy.review
     if queue.info.gang and (queue.info.charged or not trial.policy.contract):
         no_hold = hold_for(trial, queue, pending)
         if no_hold is None:
             return True
-    again_at = trial.now + trial.policy.review
+        again_at = trial.now + trial.policy.hold_review
     if plan.ripe_at is not None:
         again_at = min(again_at, plan.ripe_at)
         reason: WaitReason = AwaitingCheckpoint(plan.ripe_at, plan.victims)
@@ -232,13 +222,16 @@ def oldest_gang(leaf: Account) -> Pending | None:
 # --- uncharged work ----------------------------------------------------------------------------------------------------
 def _serve_uncharged(trial: Trial) -> None:
     """What no charged work can use now, less the headroom, in order of uncharged usage."""
-    state = trial.state
     turns: Turns = {}
-    for info in state.waiting_shapes:
-        if not info.charged and (trial.room(info) or _news(trial, info)):
+    left = trial.gpus_free() - trial.headroom()
+    for info in trial.roomy_shapes():
+        if not info.charged and info.slots <= left:
             for waiting in info.queues.values():
                 for queue in waiting.values():
                     turns.setdefault(queue.user.account, {})[queue] = None
+    for queue in trial.state.unexplained:
+        if not queue.info.charged:
+            turns.setdefault(queue.user.account, {})[queue] = None
     if not turns:
         return
     given: dict[Account, Charge] = {}
@@ -247,10 +240,6 @@ def _serve_uncharged(trial: Trial) -> None:
         return _serve_one_uncharged(trial, queue, given)
 
     _take_turns(trial, turns, lambda leaf, _: by_uncharged_usage(trial, leaf, given), attempt)
-
-
-def _news(trial: Trial, info: ShapeInfo) -> bool:
-    return any(queue in trial.state.unexplained for waiting in info.queues.values() for queue in waiting.values())
 
 
 def _serve_one_uncharged(trial: Trial, queue: Queue, given: dict[Account, Charge]) -> bool:

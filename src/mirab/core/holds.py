@@ -70,7 +70,9 @@ def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     elif trial.now >= hold.until and any(trial.state.runs[run_id].stop_by is None for run_id in _spared(trial, hold)):
         _replace(trial, queue, pending, hold)
     else:
-        _stop_in_time(trial, queue, pending, hold)
+        if trial.now >= hold.until - trial.policy.grace_max:
+            _stop_in_time(trial, queue, pending, hold)
+        trial.wake(hold.until - trial.policy.grace_max)
         trial.wake(hold.until)
         trial.wait(pending, HoldsNodes(hold.until, hold.mask.bit_count()), hold.until)
 

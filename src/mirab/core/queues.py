@@ -45,7 +45,8 @@ class Pending:
 class ShapeInfo:
     """What is worked out once for each distinct shape, and the queues that wait with it, by account."""
 
-    __slots__ = ("charged", "commitment", "gang", "min_runtime", "pools", "queues", "rates", "shape", "widths")
+    __slots__ = ("charged", "commitment", "gang", "min_runtime", "pairs", "pools", "queues", "rates", "shape", "slots",
+                 "widths")
 
     def __init__(self, shape: Shape, pools: tuple[int, ...], widths: tuple[int, ...], rates: tuple[ChargeRate, ...],
                  min_runtime: Duration, commitment: Duration, gang: bool) -> None:  # fmt: skip
@@ -53,6 +54,7 @@ class ShapeInfo:
         self.pools = pools
         self.widths = widths
         """Slots per node in each of `pools`."""
+        self.pairs = tuple(zip(pools, widths, strict=True))
         self.rates = rates
         """Charge rate in each of `pools`."""
         self.min_runtime = min_runtime
@@ -60,6 +62,7 @@ class ShapeInfo:
         self.commitment = commitment
         """How long a start counts as committed."""
         self.charged = min_runtime > 0
+        self.slots = shape.nodes * min(widths, default=0)
         self.gang = gang
         """Large enough to earn a hold."""
         self.queues: dict[str, dict[UserName, Queue]] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mirab.core.nodes import Bank
 from mirab.core.queues import Pending, Queue
 from mirab.core.runs import Run
+from mirab.core.shares import Account
 from mirab.core.trial import Trial
 from mirab.model.plans import Hold
 from mirab.model.reasons import PreemptedFor
@@ -34,6 +35,50 @@ class NoClearing:
 
     victims: int
     ripe_at: Instant | None = None
+
+
+def claimants(trial: Trial) -> dict[Account, int]:
+    """Leaves whose waiting work might stop somebody's run, with the slots that they could have at most.
+
+    Compares every leaf with the highest ratio on the other side of each parting, not with every other leaf.
+    """
+    state, policy = trial.state, trial.policy
+    if policy.preemption == "none":
+        return {}
+    exposed = sum(sum(run.allocation.slots for run in leaf.exposed.values()) for leaf in state.exposed_leaves)
+    common = sum(run.allocation.slots for run in (*state.uncharged_runs.values(), *state.orphans.values()))
+    common += trial.gpus_free()
+    waiting = [account for account in state.accounts.values() if account.waiting]
+    if policy.preemption == "priority":
+        return dict.fromkeys(waiting, common + exposed) if exposed or state.uncharged_runs else {}
+    tops = _tops(trial)
+    found: dict[Account, int] = {}
+    for leaf in waiting:
+        if leaf in state.exposed_leaves and trial.ratio(leaf) >= 1.0:
+            found[leaf] = common + exposed
+        elif any(_outweighed(trial, account, tops) for account in leaf.lineage):
+            found[leaf] = common + exposed
+        elif state.uncharged_runs or state.orphans:
+            found[leaf] = common
+    return found
+
+
+def _tops(trial: Trial) -> dict[Account | None, list[tuple[float, Account]]]:
+    """Of each parent, the two children with the highest ratios that have runs to give."""
+    tops: dict[Account | None, dict[Account, float]] = {}
+    for leaf in trial.state.exposed_leaves:
+        if trial.ratio(leaf) >= 1.0:
+            for account in leaf.lineage:
+                tops.setdefault(account.parent, {})[account] = trial.ratio(account)
+    return {
+        parent: sorted(((ratio, account) for account, ratio in children.items()), key=lambda top: -top[0])[:2]
+        for parent, children in tops.items()
+    }
+
+
+def _outweighed(trial: Trial, account: Account, tops: dict[Account | None, list[tuple[float, Account]]]) -> bool:
+    bound = trial.ratio(account) * (1000 + trial.policy.margin)
+    return any(other is not account and bound <= ratio * 1000 for ratio, other in tops.get(account.parent, ()))
 
 
 def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:

@@ -135,12 +135,35 @@ class Trial:
     def _welcome(self, entry: Kept, info: ShapeInfo, account: Account) -> bool:
         return bool(entry.account) and (not info.charged or covers(entry.account, account.path))
 
-    def room(self, info: ShapeInfo) -> bool:
-        """Whether enough nodes are free for the shape, if nothing were kept for others."""
-        nodes = info.shape.nodes
-        return any(
-            self.wide(number)[width].bit_count() >= nodes for number, width in zip(info.pools, info.widths, strict=True)
-        )
+    def roomy_shapes(self) -> list[ShapeInfo]:
+        """The waiting shapes for which enough nodes seem to be free; `place` knows for sure."""
+        certain: list[list[int]] = []
+        possible: list[list[int]] = []
+        for number, kept in enumerate(self.kept):
+            masks, hidden = self.wide(number), 0
+            possible.append([mask.bit_count() for mask in masks])
+            for entry in kept:
+                hidden |= entry.mask
+            certain.append([(mask & ~hidden).bit_count() for mask in masks] if hidden else possible[-1])
+        return [
+            info
+            for info in self.state.waiting_shapes
+            if any(
+                info.shape.nodes <= certain[number][width]
+                or (info.shape.nodes <= possible[number][width] and self._enters(number, width, info))
+                for number, width in info.pairs
+            )
+        ]
+
+    def _enters(self, number: int, width: int, info: ShapeInfo) -> bool:
+        """Whether nodes kept for others let the shape in."""
+        if any(entry.account for entry in self.kept[number]):
+            return True
+        gone, mask = self.gone_by(info), self.wide(number)[width]
+        for entry in self.kept[number]:
+            if entry.until < gone:
+                mask &= ~entry.mask
+        return mask.bit_count() >= info.shape.nodes
 
     def fresh_masks(self, number: int) -> list[NodeMask]:
         """Nodes on which this decision itself has started something."""
