@@ -28,5 +28,6 @@ def command(journal: str, workload_id: str, as_json: bool) -> None:
     except LookupError as error:
         raise NotFoundError(str(error.args[0])) from error
     except ValueError as error:
-        raise UnusableError(str(error)) from error
+        hint = "" if "--journal" in str(error) else ". A record is what `mirab sim LOG --journal FILE` writes"
+        raise UnusableError(f"{error}{hint}") from error
     emit(to_json(told) if as_json else tell(told))

@@ -76,25 +76,57 @@ def load_options(choice: LogChoice) -> LoadOptions:
         raise click.UsageError(str(error)) from error
 
 
-def choose_policy(name: str, settings: Sequence[str] = ()) -> Policy:
-    """A stock policy by its name, or one from a file; then the settings ``name=value``.
+def choose_policies(names: str, settings: Sequence[str] = ()) -> list[Policy]:
+    """The policies of a list ``budget,fifo``; see `choose_policy`.
+
+    Raises:
+        click.UsageError: none is named, or one twice.
+    """
+    listed = [name.strip() for name in names.split(",") if name.strip()]
+    if not listed or len(set(listed)) < len(listed):
+        raise click.UsageError(f"--policies: {names!r} names none, or one twice; write budget,priority,fifo")
+    return [choose_policy(name, settings) for name in listed]
+
+
+def policy_of_cluster(choice: LogChoice) -> Policy:
+    """The policy that the cluster file states, else `budget`.
+
+    Raises:
+        OSError, UnusableError: the file is not there, or makes no sense.
+    """
+    from mirab.logs.clusterfile import read_cluster_file
+    from mirab.model.policy import POLICIES
+
+    stated = None
+    if choice.cluster is not None and choice.cluster.endswith((".yaml", ".yml")):
+        try:
+            stated = read_cluster_file(check_input(choice.cluster)).policy
+        except ValueError as error:
+            raise UnusableError(str(error)) from error
+    return stated or POLICIES["budget"]
+
+
+def choose_policy(name: str | Policy, settings: Sequence[str] = ()) -> Policy:
+    """A policy itself, a stock one by its name, or one from a file; then the settings ``name=value``.
 
     Raises:
         click.UsageError: no such policy or setting; the message names the nearest.
     """
-    from mirab.model.policy import POLICIES
     from mirab.model.settings import parse_assignment, with_texts
 
-    policy = POLICIES[name] if name in POLICIES else _policy_of_file(name)
     try:
-        return with_texts(policy, dict(parse_assignment(setting) for setting in settings))
+        return with_texts(
+            _named(name) if isinstance(name, str) else name, dict(parse_assignment(setting) for setting in settings)
+        )
     except ValueError as error:
         raise click.UsageError(f"--set: {error}") from error
 
 
-def _policy_of_file(name: str) -> Policy:
+def _named(name: str) -> Policy:
     from mirab.model.policy import POLICIES
 
+    if name in POLICIES:
+        return POLICIES[name]
     if not (os.sep in name or name.endswith((".yaml", ".yml"))):
         close = get_close_matches(name, POLICIES, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "a file's name ends in .yaml."

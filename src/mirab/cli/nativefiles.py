@@ -88,7 +88,7 @@ def _cluster(cluster: Cluster) -> Iterator[str]:
 
 
 def _pool(pool: Pool) -> dict[str, object]:
-    racks = {mask.bit_count() for mask in pool.domains[:-1]}
+    racks = {mask.bit_count() for mask in pool.domains[:-1] or pool.domains}
     memory = pool.memory_mib_per_node
     return {
         "nodes": node_range(pool.nodes),

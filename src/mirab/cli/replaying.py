@@ -38,7 +38,7 @@ def measured(
             path = open_things.enter_context(whole(Path(journal)))
             journals.append(open_things.enter_context(JournalFile(path, trace, policy)))
         tell = open_things.enter_context(bar(f"Replaying under {policy.name}", trace.ends_at, quiet=quiet))
-        done = replay(trace, policy, journals=journals, progress=tell, until=until)
+        done = replay(trace, policy, journals=journals, progress=tell, until=until, attach=measures.attach)
     report = measures.report(_performance(time.perf_counter() - began, len(trace.arrivals), done.passes))
     if done.ending is Ending.STUCK:
         say(f"{done.unfinished:,} workloads never ended: {done.ending.value}. `mirab explain` on a --journal says why.")

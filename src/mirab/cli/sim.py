@@ -10,15 +10,15 @@ from mirab.cli.output import check_outputs, emit
 
 def _help_sacct(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        from mirab.logs.sacct import HELP
+        from mirab.logs.sacct import COMMAND
 
-        emit(HELP)
+        emit(COMMAND)
         ctx.exit()
 
 
 @click.command()
 @log_options
-@click.option("--policy", metavar="NAME|FILE", default="budget", show_default=True, help="See `mirab policies`.")
+@click.option("--policy", metavar="NAME|FILE", help="Default: that of the cluster file, else budget.")
 @SETTING_OPTION
 @click.option("--until", metavar="WHEN", help="Decide nothing after this time: a date, or 10d from the start.")
 @output_options
@@ -30,7 +30,7 @@ def _help_sacct(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
               help="Print the sacct command that makes a log, and exit.")  # fmt: skip
 def command(
     choice: LogChoice,
-    policy: str,
+    policy: str | None,
     settings: tuple[str, ...],
     until: str | None,
     output: OutputChoice,
@@ -42,11 +42,11 @@ def command(
     LOG is a file of jobs in any known form, gzip or not: Slurm's sacct, SWF, Philly, Helios, Acme, Alibaba 2023,
     HTCondor history, or mirab's own CSV.
     """
-    from mirab.cli.inputs import choose_policy, instant, load_trace
+    from mirab.cli.inputs import choose_policy, instant, load_trace, policy_of_cluster
     from mirab.cli.replaying import measured
     from mirab.cli.results import write_report
 
-    chosen = choose_policy(policy, settings)
+    chosen = choose_policy(policy or policy_of_cluster(choice), settings)
     check_outputs((output.json, output.html, journal), choice.files)
     trace = load_trace(choice, quiet=quiet)
     stop = None if until is None else instant(until, trace, choice.timezone)

@@ -1,0 +1,56 @@
+"""`mirab demo`: a bundled real log under two policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mirab.cli.options import QUIET_OPTION, LogChoice, OutputChoice
+from mirab.cli.output import check_outputs, emit, say
+
+LOG, CLUSTER = "philly-2017-10.csv.gz", "cluster.yaml"
+POLICIES = ("priority", "budget")
+
+
+def bundled(name: str) -> Path:
+    """A file of the bundled log's folder."""
+    return Path(__file__).parent.parent / "data" / "philly" / name
+
+
+@click.command()
+@click.option("--html", metavar="FILE", default="mirab-demo.html", show_default=True, help="The page with pictures.")
+@click.option("--json", metavar="FILE", help="The two reports as JSON; - for standard output, in place of the text.")
+@QUIET_OPTION
+def command(html: str, json: str | None, quiet: bool) -> None:
+    """Replay eleven days of Microsoft's Philly cluster under priorities and under budgets, and compare."""
+    from mirab.cli.inputs import choose_policy, load_trace
+    from mirab.cli.replaying import measured
+    from mirab.cli.results import write_comparison
+
+    output = OutputChoice(json, html)
+    check_outputs((json, html), ())
+    say(f"Replaying 20,406 real jobs, October 2017, under {' and '.join(POLICIES)} ...")
+    trace = load_trace(_choice(), quiet=quiet)
+    write_comparison([measured(trace, choose_policy(name), quiet=quiet) for name in POLICIES], output)
+    if output.text:
+        emit(f"\nThe page with pictures: {html}")
+
+
+def _choice() -> LogChoice:
+    """The bundled log and its cluster; everything else by default."""
+    return LogChoice(
+        log=str(bundled(LOG)),
+        cluster=str(bundled(CLUSTER)),
+        form=None,
+        columns=None,
+        node_events=None,
+        account_by=None,
+        unit=None,
+        contract=None,
+        overlay=None,
+        begin=None,
+        end=None,
+        scale=1.0,
+        timezone="America/Los_Angeles",
+    )

@@ -1,0 +1,56 @@
+"""Reports to where they were asked for: text or JSON to standard output, JSON and HTML to files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirab.cli.options import OutputChoice
+from mirab.cli.output import emit, write_json, write_text
+
+if TYPE_CHECKING:
+    from mirab.study.tables import Section
+
+Report = dict[str, Any]
+
+
+def write_report(report: Report, output: OutputChoice) -> None:
+    """One replay."""
+    from mirab.study.report import report_sections
+
+    if output.json is not None:
+        write_json(report, output.json)
+    if output.html is not None:
+        from mirab.study.page import page
+
+        write_text(page(report), Path(output.html))
+    if output.text:
+        show(report_sections(report))
+
+
+def write_comparison(reports: Sequence[Report], output: OutputChoice) -> None:
+    """Several replays of the same arrivals; the first is what the others are compared with."""
+    from mirab.study.comparison import comparison_sections
+
+    if output.json is not None:
+        write_json({"reports": list(reports)}, output.json)
+    if output.html is not None:
+        from mirab.study.page import comparison_page
+
+        write_text(comparison_page(reports), Path(output.html))
+    if output.text:
+        show(comparison_sections(reports))
+
+
+def show(sections: Sequence[Section]) -> None:
+    """Drawn on a terminal, plain anywhere else."""
+    from mirab.study.tables import draw, plain
+
+    if not sys.stdout.isatty():
+        emit(plain(sections))
+        return
+    from rich.console import Console
+
+    draw(sections, Console())

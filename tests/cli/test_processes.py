@@ -1,0 +1,68 @@
+"""The command as a process: interrupted, its reader gone, its standard output data only."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+MIRAB = [sys.executable, "-m", "mirab"]
+
+
+def test_version_imports_nothing_heavy() -> None:
+    """What a person types most should answer at once."""
+    heavy = ("rich", "ruamel", "jinja2", "mirab.core", "mirab.sim", "mirab.study", "mirab.logs", "mirab.model")
+    code = f"""
+import sys
+from mirab.cli.main import run
+assert run(["--version"]) == 0
+assert run([]) == 0
+print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stderr.strip() == "[]"
+
+
+def test_a_reader_who_leaves_is_no_error(tmp_path: Path) -> None:
+    with subprocess.Popen([*MIRAB, "policies", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        told = process.stderr.read()
+        code = process.wait(timeout=60)
+    assert told == b""
+    assert code == 141
+
+
+def test_standard_output_is_the_json_alone(log: Path, cluster: Path) -> None:
+    words = ["sim", str(log), "--cluster", str(cluster), "--json", "-"]
+    said = subprocess.run([*MIRAB, *words], capture_output=True, text=True, check=True)
+    report = json.loads(said.stdout)
+    assert report["input"]["used"] == 5
+    assert report["metrics"]["contract_violations"] == 0
+    assert said.stderr == ""
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_middle_leaves_quietly_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    made = subprocess.run([*MIRAB, "synth", "--nodes", "64", "--days", "60", "--out", "in"], cwd=tmp_path, check=False)
+    assert made.returncode == 0
+    (tmp_path / "out").mkdir()
+    words = ["sim", "in/workloads.csv.gz", "--cluster", "in/cluster.yaml", "--journal", "out/record.jsonl"]
+    with subprocess.Popen(
+        [*MIRAB, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "out").iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert (out, err.strip()) == ("", "")
+    assert list((tmp_path / "out").iterdir()) == []

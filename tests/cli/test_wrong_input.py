@@ -1,0 +1,196 @@
+"""Wrong input, as a person meets it: one sentence that says what, where, and what to do; and the right exit code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ROWS, Mirab, write_log
+
+
+def test_a_file_that_is_not_there(mirab: Mirab, tmp_path: Path) -> None:
+    said = mirab("sim", tmp_path / "no.csv")
+    assert said.code == 3
+    assert "no.csv does not exist" in said.sentence
+
+
+def test_a_cluster_file_that_is_not_there(mirab: Mirab, log: Path, tmp_path: Path) -> None:
+    said = mirab("sim", log, "--cluster", tmp_path / "no.yaml")
+    assert said.code == 3
+    assert "no.yaml does not exist" in said.sentence
+
+
+def test_a_folder_in_place_of_a_file(mirab: Mirab, tmp_path: Path) -> None:
+    said = mirab("sim", tmp_path)
+    assert said.code == 2
+    assert "is a folder" in said.sentence
+
+
+def test_a_file_that_may_not_be_read(mirab: Mirab, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
+    said = mirab("sim", log)
+    assert said.code == 4
+    assert "may not be opened by you" in said.sentence
+
+
+def test_a_policy_that_is_not_known(mirab: Mirab, log: Path) -> None:
+    said = mirab("sim", log, "--policy", "bugdet")
+    assert said.code == 2
+    assert "did you mean 'budget'" in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("windw=7d", "did you mean 'window'"),
+        ("window", "write name=value"),
+        ("window=7", "write a duration"),
+        ("margin=0.1", "write a percentage"),
+        ("backfill=easy", "contract|limit|any|none"),
+    ],
+)
+def test_a_setting_that_makes_no_sense(mirab: Mirab, log: Path, setting: str, told: str) -> None:
+    said = mirab("sim", log, "--set", setting)
+    assert said.code == 2
+    assert told in said.sentence
+
+
+def test_yaml_that_is_none(mirab: Mirab, log: Path, cluster: Path) -> None:
+    cluster.write_text("cluster: {pools: [\n", encoding="utf-8")
+    said = mirab("sim", log, "--cluster", cluster)
+    assert said.code == 1
+    assert f"{cluster}:" in said.sentence
+
+
+def test_a_key_that_is_not_known_names_the_nearest(mirab: Mirab, log: Path, cluster: Path) -> None:
+    cluster.write_text(cluster.read_text(encoding="utf-8").replace("gpus_per_node", "gpu_per_node"), encoding="utf-8")
+    said = mirab("sim", log, "--cluster", cluster)
+    assert said.code == 1
+    assert "did you mean gpus_per_node" in said.sentence
+
+
+def test_shares_that_sum_to_more_than_all(mirab: Mirab, log: Path, cluster: Path) -> None:
+    cluster.write_text(cluster.read_text(encoding="utf-8").replace("50%", "60%"), encoding="utf-8")
+    said = mirab("sim", log, "--cluster", cluster)
+    assert said.code == 1
+    assert "more than 100%" in said.sentence
+
+
+def test_a_form_that_is_not_known(mirab: Mirab, log: Path) -> None:
+    said = mirab("sim", log, "--form", "slrum")
+    assert said.code in (1, 2)
+    assert "slrum" in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--overlay", "4"), ("--scale", "0"), ("--unit", "gpus"), ("--from", "yesterday"), ("--timezone", "Mars")],
+)
+def test_options_that_make_no_sense(mirab: Mirab, log: Path, option: str, value: str) -> None:
+    said = mirab("sim", log, option, value)
+    assert said.code in (1, 2)
+    assert value in said.sentence
+
+
+@pytest.mark.parametrize("content", ["", "\n", "id,submit_s\n"])
+def test_a_log_without_jobs(mirab: Mirab, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "empty.csv"
+    path.write_text(content, encoding="utf-8")
+    said = mirab("sim", path)
+    assert said.code == 1
+    assert "empty.csv" in said.sentence
+
+
+def test_what_is_no_log_at_all(mirab: Mirab, tmp_path: Path) -> None:
+    path = tmp_path / "picture.png"
+    path.write_bytes(bytes(range(256)) * 40)
+    said = mirab("sim", path)
+    assert said.code == 1
+    assert "picture.png" in said.sentence
+
+
+def test_rows_that_cannot_be_used_are_counted_and_said(mirab: Mirab, tmp_path: Path, cluster: Path) -> None:
+    log = write_log(tmp_path / "jobs.csv", [*ROWS, "f,300,red,ann,train,1,8,soon,300,3600"])
+    said = mirab("sim", log, "--cluster", cluster)
+    assert said.code == 0
+    assert "7" in said.out
+
+
+@pytest.mark.parametrize("option", ["--json", "--html", "--journal"])
+def test_a_full_disk(mirab: Mirab, log: Path, cluster: Path, option: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    said = mirab("sim", log, "--cluster", cluster, option, "/dev/full")
+    assert said.code == 1
+    assert "/dev/full could not be written, the disk is full" in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("option", ["--json", "--html", "--journal"])
+def test_a_folder_that_is_not_there_is_said_before_the_work(
+    mirab: Mirab, log: Path, tmp_path: Path, option: str
+) -> None:
+    said = mirab("sim", log, option, tmp_path / "no" / "report")
+    assert said.code == 3
+    assert "mkdir -p" in said.sentence
+
+
+def test_the_log_is_not_overwritten_by_the_report(mirab: Mirab, log: Path) -> None:
+    before = log.read_bytes()
+    said = mirab("sim", log, "--json", log)
+    assert said.code == 5
+    assert "is an input" in said.sentence
+    assert log.read_bytes() == before
+
+
+def test_a_workload_that_is_not_in_the_record(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
+    assert mirab("sim", log, "--cluster", cluster, "--journal", tmp_path / "record.jsonl").code == 0
+    said = mirab("explain", tmp_path / "record.jsonl", "aa")
+    assert said.code == 3
+    assert "aa" in said.sentence
+
+
+def test_what_is_no_record(mirab: Mirab, log: Path) -> None:
+    said = mirab("explain", log, "a")
+    assert said.code == 1
+    assert "--journal" in said.sentence
+
+
+def test_a_command_and_an_option_that_are_not_known(mirab: Mirab) -> None:
+    said = mirab("comprae")
+    assert said.code == 2
+    assert "did you mean 'compare'" in said.sentence
+    said = mirab("sim", "--polcy", "fifo")
+    assert said.code == 2
+    assert "--policy" in said.sentence
+
+
+def test_a_missing_argument_says_where_help_is(mirab: Mirab) -> None:
+    said = mirab("sim")
+    assert said.code == 2
+    assert "mirab sim --help" in said.sentence
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can become somebody else")
+def test_without_the_right_to_write(log: Path, cluster: Path, tmp_path: Path) -> None:
+    """As nobody, into a folder of root. Where nobody cannot even reach this Python, there is nothing to see."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("no setpriv here")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o755)
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder.stat().st_uid == 0 and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run([*become, sys.executable, "-c", "import mirab"], capture_output=True, check=False).returncode:
+        pytest.skip("nobody cannot reach this Python")
+    words = ["sim", str(log), "--cluster", str(cluster), "--json", str(closed / "report.json")]
+    said = subprocess.run([*become, sys.executable, "-m", "mirab", *words], capture_output=True, text=True, check=False)
+    assert said.returncode == 4
+    assert "may not be opened by you" in said.stderr
+    assert "Traceback" not in said.stderr
