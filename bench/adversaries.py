@@ -19,18 +19,19 @@ from mirab.model.workloads import Arrival, Workload
 from mirab.sim.backend import SimBackend
 
 Change = Callable[[Trace, AccountPath], Trace]
+Acts = Callable[[Trace, AccountPath, list[Instant]], Trace]
 
 
 @dataclass(frozen=True, slots=True)
 class Adversary:
-    """One way: `honest` and `sly` make the two logs to compare. `overdrawn`: it acts when it has had most."""
+    """One way: `honest` and `sly` make the two logs to compare; `acts` changes the sly one when it has had most."""
 
     name: str
     does: str
     sly: Change
     honest: Change
     resubmits: bool = False
-    overdrawn: bool = False
+    acts: Acts | None = None
 
 
 def _each(trace: Trace, path: AccountPath, change: Callable[[Arrival], list[Arrival]]) -> Trace:
@@ -152,31 +153,58 @@ class Resubmitter(SimBackend):
         return WorkloadSubmitted(now, work)
 
 
-def closed(budgets: Budgets, path: AccountPath) -> Budgets:
-    """The tree without the account; its siblings keep their shares."""
+def _edited(budgets: Budgets, path: AccountPath, change: Callable[[Budget], tuple[Budget, ...]]) -> Budgets:
+    """The tree with something else in the place of one account; its siblings keep their shares."""
 
-    def without(siblings: tuple[Budget, ...], names: list[str]) -> tuple[Budget, ...]:
-        if len(names) == 1:
-            return tuple(each for each in siblings if each.name != names[0])
-        return tuple(
-            replace(each, children=without(each.children, names[1:])) if each.name == names[0] else each
-            for each in siblings
-        )
+    def edit(siblings: tuple[Budget, ...], names: list[str]) -> tuple[Budget, ...]:
+        made: list[Budget] = []
+        for each in siblings:
+            if each.name != names[0]:
+                made.append(each)
+            elif len(names) == 1:
+                made.extend(change(each))
+            else:
+                made.append(replace(each, children=edit(each.children, names[1:])))
+        return tuple(made)
 
-    return Budgets(without(budgets.roots, path.split("/")))
+    return Budgets(edit(budgets.roots, path.split("/")))
 
 
 def close_and_open(trace: Trace, path: AccountPath, instants: list[Instant]) -> Trace:
     """At each instant the account is closed, and opened again a second later (at an instant without arrivals)."""
     busy = {each.workload.submitted_at // SECOND for each in trace.arrivals if each.workload.account == path}
+    without = _edited(trace.budgets, path, lambda budget: ())
     changes = []
     for instant in instants:
         second = instant // SECOND
         while busy & {second, second + 1, second + 2}:
             second += 1
-        changes.append(BudgetsChanged(second * SECOND, closed(trace.budgets, path), "sly", "closed"))
+        changes.append(BudgetsChanged(second * SECOND, without, "sly", "closed"))
         changes.append(BudgetsChanged((second + 1) * SECOND, trace.budgets, "sly", "opened again"))
     return replace(trace, budget_changes=changes)
+
+
+def rename(trace: Trace, path: AccountPath, instants: list[Instant]) -> Trace:
+    """At each instant the account is closed and another with its share opened, for all work that comes from then on.
+
+    What waits or runs by then stays with the closed account.
+    """
+    changes = []
+    for number, instant in enumerate(instants, start=2):
+        name = f"{path.rpartition('/')[2]}{ORIGIN_MARK}{number}"
+
+        def under(budget: Budget, name: str = name) -> tuple[Budget, ...]:
+            return (replace(budget, name=name),)
+
+        changes.append(BudgetsChanged(instant, _edited(trace.budgets, path, under), "sly", "a new name"))
+
+    def named(arrival: Arrival) -> list[Arrival]:
+        work = arrival.workload
+        number = 1 + sum(instant <= work.submitted_at for instant in instants)
+        account = path if number == 1 else AccountPath(f"{path}{ORIGIN_MARK}{number}")
+        return [replace(arrival, workload=replace(work, account=account))]
+
+    return replace(_each(trace, path, named), budget_changes=changes)
 
 
 ADVERSARIES = (
@@ -191,6 +219,10 @@ ADVERSARIES = (
     Adversary("resubmit", "resubmits instead of resuming", _no_resume, _as_it_is, resubmits=True),
     Adversary(
         "reopen", "closes its account and opens it again each time it stands highest above its share",
-        _as_it_is, _as_it_is, overdrawn=True,
+        _as_it_is, _as_it_is, acts=close_and_open,
+    ),
+    Adversary(
+        "rename", "takes a new name with the same share each time it stands highest above its share",
+        _as_it_is, _as_it_is, acts=rename,
     ),
 )  # fmt: skip

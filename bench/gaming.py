@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -19,9 +19,9 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from bench.adversaries import ADVERSARIES, Adversary, Resubmitter, close_and_open
+from bench.adversaries import ADVERSARIES, Adversary, Resubmitter
 from bench.inputs import default_input, load_trace
-from bench.outcomes import Outcomes
+from bench.outcomes import ORIGIN_MARK, Outcomes
 from bench.quality import columns
 from mirab.core.state import State
 from mirab.model.policy import Policy
@@ -88,28 +88,28 @@ def _run(trace: Trace, resubmits: bool = False) -> _Run:
 
 def effect(name: str, account: AccountPath, honest: _Run, sly: _Run) -> Effect:
     def mine(path: AccountPath) -> bool:
-        return path == account
+        return path.partition(ORIGIN_MARK)[0] == account
 
     def theirs(path: AccountPath) -> bool:
-        return path != account
+        return not mine(path)
 
     before, after = honest.outcomes.got(mine), sly.outcomes.got(mine)
     others_before, others_after = honest.outcomes.got(theirs), sly.outcomes.got(theirs)
     delivered = None
-    if account in honest.delivered and account in sly.delivered:
+    if name != "rename" and account in honest.delivered and account in sly.delivered:
         delivered = sly.delivered[account] - honest.delivered[account]
     return Effect(
         adversary=name,
         account=account,
         useful=_more(before.useful, after.useful),
-        turnaround=_turnaround(honest.outcomes, sly.outcomes, account, of_others=False),
+        turnaround=_turnaround(honest.outcomes, sly.outcomes, mine),
         wait_mean=_more(before.wait_mean, after.wait_mean),
         wait_p50_s=after.wait_p50 - before.wait_p50,
         wait_p90=_more(before.wait_p90, after.wait_p90),
         lost=after.lost / max(1, after.useful) - before.lost / max(1, before.useful),
         delivered=delivered,
         others_useful=_more(others_before.useful, others_after.useful),
-        others_turnaround=_turnaround(honest.outcomes, sly.outcomes, account, of_others=True),
+        others_turnaround=_turnaround(honest.outcomes, sly.outcomes, theirs),
         others_wait_p90=_more(others_before.wait_p90, others_after.wait_p90),
     )
 
@@ -118,9 +118,8 @@ def _more(before: float, after: float) -> float:
     return after / before - 1 if before else 0.0
 
 
-def _turnaround(honest: Outcomes, sly: Outcomes, account: AccountPath, of_others: bool) -> float:
-    before = honest.turnarounds(lambda path: (path != account) is of_others)
-    after = sly.turnarounds(lambda path: (path != account) is of_others)
+def _turnaround(honest: Outcomes, sly: Outcomes, belongs: Callable[[AccountPath], bool]) -> float:
+    before, after = honest.turnarounds(belongs), sly.turnarounds(belongs)
     both = sorted(before.keys() & after.keys())
     return _more(sum(before[each] for each in both), sum(after[each] for each in both))
 
@@ -146,8 +145,8 @@ def _attack(job: tuple[str, str, str]) -> Effect:
 
 def _sly(adversary: Adversary, trace: Trace, path: AccountPath, honest: _Run) -> _Run:
     sly = adversary.sly(trace, path)
-    if adversary.overdrawn:
-        sly = close_and_open(sly, path, peaks(honest, path))
+    if adversary.acts:
+        sly = adversary.acts(sly, path, peaks(honest, path))
     return _run(sly, adversary.resubmits)
 
 
@@ -155,7 +154,8 @@ def peaks(run: _Run, path: str) -> list[Instant]:
     """The instants, at least three days apart, at which the account's ratio was highest and above 1.1."""
     times, ratios = run.ratios
     chosen: list[float] = []
-    for ratio, at in sorted(zip(ratios[path], times, strict=False), reverse=True):
+    known = [(ratio, at) for ratio, at in zip(ratios[path], times, strict=False) if ratio is not None]
+    for ratio, at in sorted(known, reverse=True):
         if ratio > 1.1 and all(abs(at - other) >= 3 * DAY // SECOND for other in chosen):
             chosen.append(at)
     return sorted(int(at) * SECOND for at in chosen)

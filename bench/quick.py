@@ -18,10 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.inputs import load_policy, load_trace
 from mirab.sim.engine import replay
 from mirab.study.measures import Measures
-
-from bench.inputs import load_policy, load_trace
 
 _CLASSES = ("all", "session", "debug", "small", "medium", "large", "huge")
 
@@ -87,6 +86,8 @@ def show(report: dict[str, Any]) -> None:
     heads = ("share", "deliv.", "owed", "charged", "lost", "stopped", "p90")
     print(f"{'account':22s} " + " ".join(f"{head:>8s}" for head in heads))
     for path, row in report["by_account"].items():
+        if not row["charged"] and not row["owed"]:
+            continue
         values = [row[key] for key in ("share", "delivered_ratio", "owed", "charged", "lost", "preempted")]
         print(f"{path:22s} " + " ".join(f"{_text(value):>8s}" for value in [*values, row["waits"]["p90_s"]]))
 
