@@ -9,11 +9,12 @@ import pytest
 
 from mirab.control.ports import Backend, Clock, Journal
 from mirab.core.state import State
+from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import Event, RunEnded, RunStarted, WorkloadSubmitted
 from mirab.model.plans import Plan
 from mirab.model.policy import POLICIES, Policy, with_settings
 from mirab.model.trace import Trace
-from mirab.model.units import SECOND, Instant
+from mirab.model.units import SECOND, WHOLE, Instant
 from mirab.sim import engine
 from mirab.sim.engine import Ending, drive, replay
 from mirab.sim.synthetic import SynthOptions, synthesize
@@ -58,10 +59,16 @@ BY_HAND = [
 ]
 
 
-def test_first_come_first_served_by_count_agrees_with_the_values_worked_out_by_hand() -> None:
-    jobs = [arrival(name, at, run, gpus=gpus) for name, at, gpus, run, _, _ in BY_HAND]
+@pytest.mark.parametrize("teams", [1, 3])
+def test_first_come_first_served_by_count_agrees_with_the_values_worked_out_by_hand(teams: int) -> None:
+    """Whoever submits: with one team, and with the jobs dealt to three in turn."""
+    jobs = [
+        arrival(name, at, run, gpus=gpus, account=f"team{number % teams}")
+        for number, (name, at, gpus, run, _, _) in enumerate(BY_HAND)
+    ]
+    budgets = Budgets(tuple(Budget(f"team{number}", WHOLE // teams) for number in range(teams)))
     record = Record()
-    replayed = replay(trace(jobs, nodes=1, gpus=1024), fifo(), journals=[record])
+    replayed = replay(trace(jobs, nodes=1, gpus=1024, budgets=budgets), fifo(), journals=[record])
     starts = {fact.run_id[0]: fact.at / SECOND for fact in record.facts if isinstance(fact, RunStarted)}
     ends = {fact.run_id[0]: fact.at / SECOND for fact in record.facts if isinstance(fact, RunEnded)}
     assert starts == {name: start for name, _, _, _, start, _ in BY_HAND}

@@ -37,13 +37,14 @@ def arrival(
     restart: float = 0,
     cancel_after: float | None = None,
     resume: bool = True,
+    account: str = TEAM,
 ) -> Arrival:
     """All times in seconds; `really`: the true checkpoint interval, where it differs from the declared one."""
     shape = Shape(nodes, gpus, min_runtime=ms(minimum), time_limit=None if limit is None else ms(limit))
     workload = Workload(
         WorkloadId(name),
         ms(at),
-        TEAM,
+        AccountPath(account),
         UserName("u"),
         shape,
         checkpoint=ms(checkpoint),
@@ -54,8 +55,14 @@ def arrival(
     return Arrival(workload, ms(run), patience, None if really is None else ms(really))
 
 
-def trace(arrivals: Sequence[Arrival], *troubles: NodeTrouble, nodes: int = 2, gpus: int = 8, **more: object) -> Trace:
-    budgets = Budgets((Budget("team", WHOLE),))
+def trace(
+    arrivals: Sequence[Arrival],
+    *troubles: NodeTrouble,
+    nodes: int = 2,
+    gpus: int = 8,
+    budgets: Budgets = Budgets((Budget("team", WHOLE),)),  # noqa: B008
+    **more: object,
+) -> Trace:
     return Trace(arrivals, cluster(nodes, gpus), budgets, troubles, **more)  # type: ignore[arg-type]
 
 
