@@ -1,0 +1,160 @@
+"""The bytes of a log as lines of text: gzip, BOM, CRLF, bad bytes and cut-off ends are dealt with here, and counted."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from mirab.logs.errors import LogError
+from mirab.logs.yamltree import unreadable
+
+GZIP = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+HEAD = 256 * 1024
+"""Bytes that detection looks at."""
+_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
+_NOT_TEXT = {
+    b"\xfd7zXZ": "xz-compressed: unpack it with xz -d",
+    b"BZh": "bzip2-compressed: unpack it with bzip2 -d",
+    b"\x28\xb5\x2f\xfd": "zstd-compressed: unpack it with zstd -d",
+    b"PK\x03\x04": "a zip archive (or a spreadsheet): unpack it, or export it as CSV",
+    b"PAR1": "a Parquet file: export it as CSV",
+    b"SQLite format 3": "a database: export the table as CSV",
+    b"\xff\xfe": "UTF-16 text: save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text: save it as UTF-8",
+}
+
+
+@dataclass(slots=True)
+class Source:
+    """One log, readable as often as one likes.
+
+    Attributes:
+        bad_bytes: count and first numbers of the lines that were not UTF-8 in the latest reading.
+        cut_short: what the latest reading found to be missing at the end of the file; empty = nothing.
+    """
+
+    path: Path
+    bad_bytes: int = 0
+    bad_lines: list[int] = field(default_factory=list)
+    cut_short: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its endings."""
+        name = self.path.name
+        for ending in (".gz", ".tar", ".tgz", ".csv", ".swf", ".log", ".txt", ".json"):
+            name = name.removesuffix(ending)
+        return name or self.path.name
+
+    def head(self) -> bytes:
+        """The first bytes, unpacked.
+
+        Raises:
+            LogError: the file cannot be read, is empty, or is of a kind that is not text.
+        """
+        head = self._first(HEAD)
+        if not head.strip(b"\x00 \t\r\n" + BOM):
+            raise LogError("is empty", self.path, remedy="give a log with at least one job")
+        for magic, kind in _NOT_TEXT.items():
+            if head.startswith(magic):
+                raise LogError(f"is {kind}", self.path)
+        return head.removeprefix(BOM)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Number (from 1) and text of every line, without its end. Bytes that are not UTF-8 become U+FFFD."""
+        self.bad_bytes, self.bad_lines, self.cut_short = 0, [], ""
+        with self._open() as stream:
+            yield from self._decoded(stream)
+
+    def members(self) -> Iterator[tuple[str, Iterator[tuple[int, str]]]]:
+        """Name and lines of each file of a tar archive or folder, in order of name; of one file, itself."""
+        self.bad_bytes, self.bad_lines, self.cut_short = 0, [], ""
+        if self.path.is_dir():
+            for path in sorted(path for path in self.path.iterdir() if path.is_file()):
+                with Source(path)._open() as stream:
+                    yield path.name, self._decoded(stream)
+        elif is_tar(self.head()):
+            yield from self._tarred()
+        else:
+            yield self.path.name, self.lines()
+
+    def text(self, largest: int) -> str:
+        """The whole text of a file that has no lines (JSON).
+
+        Raises:
+            LogError: larger than `largest` bytes.
+        """
+        with self._open() as stream:
+            try:
+                raw = stream.read(largest + 1)
+            except _BROKEN as error:
+                raise LogError(f"is cut short ({error})", self.path, remedy="fetch it again") from error
+        if len(raw) > largest:
+            raise LogError(f"is larger than {largest // 2**20} MiB", self.path, remedy="split it")
+        text = raw.decode("utf-8-sig", "replace")
+        self.bad_bytes = text.count("\ufffd")
+        return text
+
+    def _tarred(self) -> Iterator[tuple[str, Iterator[tuple[int, str]]]]:
+        try:
+            with tarfile.open(self.path, "r:*") as archive:
+                for member in archive:
+                    stream = archive.extractfile(member) if member.isfile() else None
+                    if stream is not None:
+                        yield member.name, self._decoded(stream)
+        except (tarfile.TarError, OSError, *_BROKEN) as error:
+            self.cut_short = f"the archive is broken ({error})"
+
+    def _decoded(self, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+        number = 0
+        try:
+            for raw in stream:
+                number += 1
+                if number == 1:
+                    raw = raw.removeprefix(BOM)
+                try:
+                    text = raw.decode()
+                except UnicodeDecodeError:
+                    text = raw.decode("utf-8", "replace")
+                    self.bad_bytes += 1
+                    if len(self.bad_lines) < 5:
+                        self.bad_lines.append(number)
+                yield number, text.rstrip("\r\n")
+        except (*_BROKEN, OSError) as error:
+            self.cut_short = f"the file is cut short after line {number} ({error})"
+
+    def _first(self, size: int) -> bytes:
+        """The first bytes, or as many as a broken file still gives."""
+        head = b""
+        with self._open() as stream:
+            try:
+                while len(head) < size and (piece := stream.read1(size)):  # type: ignore[attr-defined]
+                    head += piece
+            except (*_BROKEN, OSError):
+                pass
+        return head
+
+    @contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        try:
+            raw = self.path.open("rb")
+        except (OSError, ValueError) as error:
+            raise unreadable(self.path, error) from error
+        with raw:
+            if raw.peek(2)[:2] == GZIP:
+                with gzip.GzipFile(fileobj=raw) as packed:
+                    yield io.BufferedReader(packed, 1 << 18)
+            else:
+                yield raw
+
+
+def is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
