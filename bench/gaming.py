@@ -76,7 +76,7 @@ def _run(trace: Trace, resubmits: bool = False) -> _Run:
         drive(state, clock, world, outcomes, cadence=policy.cadence)
         return _Run(outcomes, {}, ([], {}))
     measures = Measures(trace, policy)
-    replay(trace, policy, journals=[outcomes, measures])
+    replay(trace, policy, journals=[outcomes, measures], attach=measures.attach)
     report = measures.report()
     series = report["series"]
     return _Run(

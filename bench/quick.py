@@ -40,7 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
     loaded = time.perf_counter()
     measures = None if options.no_measures else Measures(trace, policy)
     profile = cProfile.Profile() if options.profile else None
-    replayed = (profile.runcall if profile else _call)(replay, trace, policy, journals=[measures] if measures else [])
+    replayed = (profile.runcall if profile else _call)(
+        replay,
+        trace,
+        policy,
+        journals=[measures] if measures else [],
+        attach=measures.attach if measures else None,
+    )
     ran = time.perf_counter() - loaded
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
