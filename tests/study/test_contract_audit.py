@@ -6,6 +6,7 @@ import inspect
 from dataclasses import replace
 
 import pytest
+
 from mirab.model.events import ExemptionGranted, Outcome, RunContinued, RunSuspended
 from mirab.model.plans import Start
 from mirab.model.policy import Exemption
@@ -13,7 +14,6 @@ from mirab.model.reasons import DrainedFrom, StartTimedOut
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, RunId
 from mirab.study import contract_audit
-
 from tests.study.scene import BECAUSE, BUDGET, HOUR_S, Scene, cluster, ms
 
 

@@ -11,7 +11,6 @@ from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import BudgetsChanged, ExemptionGranted, Outcome, WorkloadHeld, WorkloadReleased
 from mirab.model.policy import Exemption
 from mirab.model.units import DAY, WHOLE, WorkloadId
-
 from tests.study.scene import BUDGET, DAY_S, HOUR_S, Scene, cluster, ms
 
 

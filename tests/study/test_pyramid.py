@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mirab.model.events import NodeDown
 from mirab.model.plans import HoldReleased
 from mirab.model.resources import Allocation, Cluster, Pool, Shape
 from mirab.model.units import MINUTE, NodeName, WorkloadId
 from mirab.study.demand import Wanted
 from mirab.study.pools import PoolUse
-
 from tests.study.scene import HOUR_S, Scene, cluster, ms, pool
 
 
@@ -161,7 +161,7 @@ def test_a_period_that_ends_before_it_starts_is_refused() -> None:
         Scene(cluster(2, 8), hours=1, starts_h=2)
 
 
-# --- several pools -----------------------------------------------------------------------------------------------------
+# --- several pools ----------------------------------------------------------------------------------------------
 def two_pools() -> Cluster:
     old = pool(4, 8, name="old", gpu_type="a100")
     new = Pool("new", (NodeName("new0"), NodeName("new1")), 8, gpu_type="b300", weight=2000)
@@ -216,7 +216,7 @@ def test_cores_of_a_cpu_pool_are_not_gpus() -> None:
     assert report["by_account"]["red"]["charged"] == 24.0
 
 
-# --- the vertical counters ----------------------------------------------------------------------------------------------
+# --- the vertical counters -------------------------------------------------------------------------------------
 @given(st.lists(st.tuples(st.integers(1, 2**5 - 1), st.integers(1, 4)), max_size=12), st.integers(0, 2**5 - 1))
 def test_vertical_counters_count_like_a_list(asked: list[tuple[int, int]], among: int) -> None:
     """Book each request that fits, then give back every other one; compare with one number for each node."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+
 from mirab.model.events import NodeUp, Outcome, RunCheckpointed, RunEnded
 from mirab.model.plans import CallHuman, Repair
 from mirab.model.policy import POLICIES
@@ -13,7 +14,6 @@ from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, St
 from mirab.model.units import HOUR, MINUTE, AccountPath, Instant, NodeName, RunId, WorkloadId
 from mirab.study.causes import CAUSES, cause_of
 from mirab.study.starvation import SAMPLED_EVERY
-
 from tests.study.scene import BUDGET, DAY_S, HOUR_S, RECLAIM, Scene, cluster, ms
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from mirab.model.events import Outcome, RunCheckpointed, WorkloadHeld, WorkloadReleased
 from mirab.model.plans import Reject, Start
 from mirab.model.reasons import NeverFits
@@ -10,7 +11,6 @@ from mirab.model.resources import Allocation, Shape
 from mirab.model.units import HOUR, MINUTE, RunId, WorkloadId
 from mirab.study.demand import kind_of
 from mirab.study.waits import percentile_s, quantiles_s
-
 from tests.study.scene import BECAUSE, HOUR_S, Scene, cluster, ms
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from mirab.model.events import (
     REQUEUED,
-    Event,
     ExemptionGranted,
     ExemptionRevoked,
     Outcome,
@@ -16,7 +17,7 @@ from mirab.model.events import (
     RunSuspended,
     WorkloadSubmitted,
 )
-from mirab.model.plans import Action, Preempt, Start
+from mirab.model.plans import Preempt, Start
 from mirab.model.policy import Exemption, Policy
 from mirab.model.reasons import PreemptedFor, StartTimedOut
 from mirab.model.units import Duration, Instant, RunId, WorkloadId
@@ -71,8 +72,6 @@ class ContractAudit:
     starting may be given up only because it did not start in time.
     """
 
-    HEARS = (WorkloadSubmitted, RunStarted, RunSuspended, RunContinued, RunEnded, ExemptionGranted, ExemptionRevoked)
-
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._workloads: dict[WorkloadId, Workload] = {}
@@ -81,33 +80,44 @@ class ContractAudit:
         self.count = 0
         self.violations: list[Violation] = []
 
-    def hear(self, fact: Event) -> None:
-        """Take in one fact, in the order of time."""
-        if isinstance(fact, WorkloadSubmitted):
-            self._workloads[fact.workload.id] = fact.workload
-        elif isinstance(fact, ExemptionGranted):
-            self._exemptions[fact.exemption.id] = fact.exemption
-        elif isinstance(fact, ExemptionRevoked):
-            self._exemptions.pop(fact.exemption_id, None)
-        elif isinstance(fact, RunEnded):
-            self._ended(fact)
-        elif isinstance(fact, RunStarted | RunSuspended | RunContinued):
-            self._clock(fact)
+    def hearers(self) -> dict[type, Callable[[Any], None]]:
+        """Which facts it has to be told, and by which function, in the order of time."""
+        return {
+            WorkloadSubmitted: self._submitted,
+            ExemptionGranted: self._granted,
+            ExemptionRevoked: self._revoked,
+            RunStarted: self._started,
+            RunSuspended: self._suspended,
+            RunContinued: self._continued,
+            RunEnded: self._ended,
+        }
 
-    def see(self, action: Action, now: Instant) -> None:
-        """Take in one action of the plan made at `now`."""
-        if isinstance(action, Start):
-            workload = self._workloads.get(action.workload_id)
-            if workload is not None:
-                promised = self.promised(workload, action.min_runtime, now)
-                self._promises[action.run_id] = _Promise(workload, promised)
-        elif isinstance(action, Preempt):
-            self._asked(action, now)
+    def start(self, action: Start, now: Instant) -> None:
+        """The plan made at `now` starts a run."""
+        workload = self._workloads.get(action.workload_id)
+        if workload is not None:
+            promised = self.promised(workload, action.min_runtime, now)
+            self._promises[action.run_id] = _Promise(workload, promised)
+
+    def preempt(self, action: Preempt, now: Instant) -> None:
+        """The plan made at `now` tells a run to stop."""
+        promise = self._promises.get(action.run_id)
+        if promise is None:
+            return
+        promise.asked = True
+        if promise.started_at is None and isinstance(action.reason, StartTimedOut):
+            return
+        if promise.ran(now) < promise.minimum:
+            self._violated(promise, action.run_id, now, f"stopped early: {type(action.reason).__name__}")
+        elif isinstance(action.reason, PreemptedFor) and self._in_force("guaranteed", promise.workload, now):
+            self._violated(promise, action.run_id, now, "stopped although guaranteed")
 
     def cap(self, workload: Workload, now: Instant) -> Duration:
         """The longest minimum that the workload may have now: the policy's cap, or a longer one by exemption."""
-        longer = [each.cap for each in self._in_force("longer-minimum", workload, now)]
-        return max([self._policy.min_runtime_cap, *longer])
+        cap = self._policy.min_runtime_cap
+        if self._exemptions:
+            cap = max([cap, *(each.cap for each in self._in_force("longer-minimum", workload, now))])
+        return cap
 
     def promised(self, workload: Workload, said: Duration, now: Instant) -> Duration:
         """The minimum that a run of the workload which starts now can count on; `said`: what its start says."""
@@ -123,29 +133,30 @@ class ContractAudit:
             if each.kind == kind and each.begin <= now < each.end and path.startswith(f"{each.account}/")
         ]
 
-    def _clock(self, fact: RunStarted | RunSuspended | RunContinued) -> None:
+    def _submitted(self, fact: WorkloadSubmitted) -> None:
+        self._workloads[fact.workload.id] = fact.workload
+
+    def _granted(self, fact: ExemptionGranted) -> None:
+        self._exemptions[fact.exemption.id] = fact.exemption
+
+    def _revoked(self, fact: ExemptionRevoked) -> None:
+        self._exemptions.pop(fact.exemption_id, None)
+
+    def _started(self, fact: RunStarted) -> None:
         promise = self._promises.get(fact.run_id)
-        if promise is None:
-            return
-        if isinstance(fact, RunStarted):
+        if promise is not None and promise.started_at is None:
             promise.started_at = fact.at
-        elif isinstance(fact, RunSuspended):
+
+    def _suspended(self, fact: RunSuspended) -> None:
+        promise = self._promises.get(fact.run_id)
+        if promise is not None and promise.suspended_at is None:
             promise.suspended_at = fact.at
-        elif promise.suspended_at is not None:
+
+    def _continued(self, fact: RunContinued) -> None:
+        promise = self._promises.get(fact.run_id)
+        if promise is not None and promise.suspended_at is not None:
             promise.stood_still += fact.at - promise.suspended_at
             promise.suspended_at = None
-
-    def _asked(self, action: Preempt, now: Instant) -> None:
-        promise = self._promises.get(action.run_id)
-        if promise is None:
-            return
-        promise.asked = True
-        if promise.started_at is None and isinstance(action.reason, StartTimedOut):
-            return
-        if promise.ran(now) < promise.minimum:
-            self._violated(promise, action.run_id, now, f"stopped early: {type(action.reason).__name__}")
-        elif isinstance(action.reason, PreemptedFor) and self._in_force("guaranteed", promise.workload, now):
-            self._violated(promise, action.run_id, now, "stopped although guaranteed")
 
     def _ended(self, fact: RunEnded) -> None:
         promise = self._promises.pop(fact.run_id, None)

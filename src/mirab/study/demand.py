@@ -30,6 +30,8 @@ class Ask:
         slots: its slots in each of them that reports count (see `counted_pools`), else 0.
         size: (slots in all, nodes), by which waiting shapes are compared.
         kind: its class by size; a session is told by its label.
+        rate: its charge while it waits: that of the pool it would rather have.
+        waiting_slots: the slots it waits for: those of the first counted pool.
     """
 
     pools: tuple[int, ...]
@@ -40,16 +42,8 @@ class Ask:
     size: tuple[int, int]
     charged: bool
     kind: str
-
-    @property
-    def rate(self) -> ChargeRate:
-        """Charge while it waits: that of the pool it would rather have."""
-        return self.rates[self.pools[0]] if self.pools else 0
-
-    @property
-    def waiting_slots(self) -> int:
-        """Slots that it waits for: those of the first counted pool."""
-        return next((self.slots[pool] for pool in self.pools if self.slots[pool]), 0)
+    rate: ChargeRate
+    waiting_slots: int
 
 
 class Asks:
@@ -72,16 +66,19 @@ class Asks:
         slots = {
             pool: shape.nodes * slots_wanted(shape, installed[pool]) if pool in self._counted else 0 for pool in pools
         }
+        rates = {pool: charge_rate(shape, installed[pool]) for pool in pools}
         size = max(slots.values(), default=shape.gpus)
         return Ask(
             pools=pools,
             accepted=sum(1 << pool for pool in pools),
             counted=sum(1 << pool for pool in pools if slots[pool]),
-            rates={pool: charge_rate(shape, installed[pool]) for pool in pools},
+            rates=rates,
             slots=slots,
             size=(size, shape.nodes),
             charged=shape.min_runtime > 0,
             kind=kind_of(shape, size),
+            rate=rates[pools[0]] if pools else 0,
+            waiting_slots=next((slots[pool] for pool in pools if slots[pool]), 0),
         )
 
 
@@ -124,7 +121,7 @@ class Wanted:
         accepted sets, of the capacity of X plus the claims that reach outside X.
         """
         if len(capacity) == 1:
-            return min(self.total, capacity[0])
+            return self.total if self.total < capacity[0] else capacity[0]
         if self._unions is None:
             self._unions = _unions_of(tuple(self._claims))
         return min(

@@ -115,13 +115,14 @@ class Measures:
         while now >= self._next:
             self._stop_at(self._next)
             self._next = self._next_stop()
-        if now > self.where.clock:
-            self._pass(min(now, self.period.ends_at))
+        ends_at = self.period.ends_at
+        self._pass(now if now < ends_at else ends_at)
 
     def _pass(self, now: Instant) -> None:
         """Let measured time pass up to `now`."""
-        if now > self.where.clock:
-            self.usage.accrue(now - self.where.clock)
+        span = now - self.where.clock
+        if span > 0:
+            self.usage.accrue(span)
             self.where.clock = now
 
     def _next_stop(self) -> Instant:
@@ -170,8 +171,8 @@ class Measures:
             ExemptionGranted: [self._exempted],
             ExemptionRevoked: [lambda fact: self.ledger.revoke(fact.exemption_id, self.where.clock)],
         }
-        for kind in ContractAudit.HEARS:
-            hearers.setdefault(kind, []).append(self.audit.hear)
+        for kind, hear in self.audit.hearers().items():
+            hearers.setdefault(kind, []).append(hear)
         return hearers
 
     def _submitted(self, fact: WorkloadSubmitted) -> None:
@@ -295,12 +296,12 @@ class Measures:
     def _see(self, action: Action, now: Instant) -> None:
         if isinstance(action, Start):
             self._start(action, now)
-            self.audit.see(action, now)
+            self.audit.start(action, now)
         elif isinstance(action, Preempt):
             run = self.runs.get(action.run_id)
             if run is not None:
                 run.cause = cause_of(action.reason, self.policy)
-            self.audit.see(action, now)
+            self.audit.preempt(action, now)
         elif isinstance(action, Repair):
             self.repairs.taken(action.node)
         elif isinstance(action, CallHuman):

@@ -46,11 +46,6 @@ class PoolUse:
         """C: milli-units of the schedulable nodes, and of what still runs on draining ones."""
         return self.capacity * self.weight
 
-    @property
-    def idle(self) -> int:
-        """Free slots of schedulable nodes that no hold keeps."""
-        return self.capacity - self.busy - self.held
-
     def take(self, given: Allocation) -> None:
         """A run gets its slots."""
         width, carry_in, planes = given.slots_per_node, given.mask, self._planes
@@ -127,8 +122,11 @@ class PoolUse:
         self._count_held()
 
     def _count_held(self) -> None:
-        idle = sum(self._idle_under(width, mask & self.up) for width, mask in self._held_masks.items())
-        self.held = min(idle, self.capacity - self.busy)
+        idle = 0
+        for width, mask in self._held_masks.items():
+            idle += self._idle_under(width, mask & self.up)
+        free = self.capacity - self.busy
+        self.held = idle if idle < free else free
 
     def _idle_under(self, width: int, mask: NodeMask) -> int:
         if width == self.slots:

@@ -44,16 +44,24 @@ class Usage:
         self.demand_time += self._demand * span
         self.held_time += self.held * span
         for use in self._counted:
-            if use.smallest is not None and use.idle > 0:
-                self.idle_time[use.smallest] = self.idle_time.get(use.smallest, 0) + use.idle * span
+            smallest = use.smallest
+            if smallest is not None:
+                idle = use.capacity - use.busy - use.held
+                if idle > 0:
+                    self.idle_time[smallest] = self.idle_time.get(smallest, 0) + idle * span
 
     def _sum(self) -> None:
+        self.stale = False
+        self._demand = self.wanted.total
+        if len(self.pools) == 1:
+            only = self.pools[0]
+            self.capacity, self.busy, self.held = only.capacity, only.busy, only.held
+            self._served = min(self.capacity, self._demand)
+            return
         self.capacity = sum(use.capacity for use in self._counted)
         self.busy = sum(use.busy for use in self._counted)
         self.held = sum(use.held for use in self._counted)
         self._served = min(self.capacity, self.wanted.servable([use.capacity for use in self.pools]))
-        self._demand = self.wanted.total
-        self.stale = False
 
     def charge_capacity(self) -> list[ChargeRate]:
         """Milli-units of the schedulable nodes, by pool."""

@@ -57,18 +57,22 @@ class Whereabouts:
             leaf.given_up += job.rate * (leaf.unmet - job.unmet_before)
         self._unqueue(job)
         self._want(job, -1)
-        self.ledger.reckon(leaf)
+        if job.ask.charged:
+            self.ledger.reckon(leaf)
         self.usage.end_hold(job.workload.id)
 
     def start(self, job: Job, action: Start) -> Attempt:
         """It is given its nodes."""
         run = job.run = self.runs[action.run_id] = Attempt(job, action)
         job.leaf.settle(self.clock)
-        if job.waiting:
+        wanted = job.waiting
+        if wanted:
             self._unqueue(job)
-            self._want(job, -1)
-        job.rate, job.slots = run.rate, run.slots
-        self._want(job, 1)
+        if not wanted or run.rate != job.rate or run.slots != job.slots:
+            if wanted:
+                self._want(job, -1)
+            job.rate, job.slots = run.rate, run.slots
+            self._want(job, 1)
         self._occupy(run, 1)
         self.usage.end_hold(job.workload.id)
         return run
@@ -128,5 +132,5 @@ class Whereabouts:
         usage.stale = True
         if pool.capacity != before:
             self.ledger.set_capacity(usage.charge_capacity(), self.clock)
-        else:
+        elif run.job.ask.charged:
             self.ledger.reckon(run.job.leaf)
