@@ -19,7 +19,7 @@ from mirab.model.events import (
 )
 from mirab.model.plans import Action, Hold, HoldChange, Plan, Preempt, Start
 from mirab.model.policy import POLICIES, Policy
-from mirab.model.reasons import InOrder, PreemptedFor, StopReason
+from mirab.model.reasons import InOrder, PreemptedFor, StartReason, StopReason
 from mirab.model.resources import Allocation, Cluster, Pool, Shape
 from mirab.model.trace import Trace
 from mirab.model.units import WHOLE, AccountPath, NodeName, RunId, UserName, WorkloadId, parse_duration
@@ -71,12 +71,13 @@ class Scene:
         return made
 
     def start(self, name: str, at: float, nodes: Sequence[int] = (0,), *, attempt: int = 1, launch_s: float = 0,
-              pool: int = 0, vouched: bool = True, slots: int | None = None) -> None:  # fmt: skip
+              pool: int = 0, vouched: bool = True, slots: int | None = None,
+              reason: StartReason = BECAUSE) -> None:  # fmt: skip
         shape = self.workloads[name].shape
         mask = sum(1 << node for node in nodes)
         run = RunId(f"{name}.{attempt}")
         given = Allocation(pool, mask, shape.gpus_per_node if slots is None else slots)
-        action = Start(run, WorkloadId(name), given, shape.min_runtime, BECAUSE, resumed=attempt > 1)
+        action = Start(run, WorkloadId(name), given, shape.min_runtime, reason, resumed=attempt > 1)
         self.cycle(at, actions=[action])
         self.cycle(at + launch_s, RunStarted(ms(at + launch_s), run, vouched))
 

@@ -8,8 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mirab.model.accounts import Budget, Budgets
-from mirab.model.events import BudgetsChanged, ExemptionGranted, Outcome, WorkloadHeld, WorkloadReleased
-from mirab.model.policy import Exemption
+from mirab.model.events import (
+    BudgetsChanged,
+    ExemptionGranted,
+    Outcome,
+    ReservationApproved,
+    ReservationCancelled,
+    WorkloadHeld,
+    WorkloadReleased,
+)
+from mirab.model.plans import Hold
+from mirab.model.policy import Exemption, Reservation
+from mirab.model.reasons import Reserved
 from mirab.model.units import DAY, WHOLE, WorkloadId
 from tests.study.scene import BUDGET, DAY_S, HOUR_S, Scene, cluster, ms
 
@@ -258,3 +268,31 @@ def test_a_workload_held_by_its_user_is_not_owed() -> None:
     scene.cycle(6 * HOUR_S, WorkloadHeld(ms(6 * HOUR_S), WorkloadId("a"), "wait for b"))
     scene.cycle(18 * HOUR_S, WorkloadReleased(ms(18 * HOUR_S), WorkloadId("a")))
     assert scene.report()["by_account"]["red"]["owed"] == 12 * 4
+
+
+def reserved() -> Scene:
+    """Red has 3 nodes from hour 6 to 12; they were set aside at hour 0."""
+    scene = ten_gpus()
+    kept = Reservation("r", "red", 3, 1, ms(6 * HOUR_S), ms(12 * HOUR_S), "o", "p", "why")
+    scene.cycle(0, ReservationApproved(0, kept))
+    holder = WorkloadId("reservation:r")
+    scene.cycle(0, holds=[Hold(holder, 0, 0b111, 1, ms(6 * HOUR_S), 0, reservation_id="r")])
+    return scene
+
+
+def test_a_reservation_is_charged_and_delivered_whether_used_or_not() -> None:
+    """A run of 2 inside it is paid by it."""
+    scene = reserved()
+    scene.submit("a", nodes=2, at=6 * HOUR_S)
+    scene.start("a", 6 * HOUR_S, range(2), reason=Reserved("r"))
+    scene.end("a.1", 12 * HOUR_S)
+    account = scene.report()["by_account"]["red"]
+    assert (account["owed"], account["delivered"], account["charged"]) == (18.0, 18.0, 18.0)
+
+
+def test_a_reservation_that_is_cancelled_is_charged_no_more() -> None:
+    scene = reserved()
+    scene.cycle(8 * HOUR_S, ReservationCancelled(ms(8 * HOUR_S), "r"))
+    report = scene.report()
+    assert report["by_account"]["red"]["charged"] == 6.0
+    assert report["metrics"]["held_idle_ratio"] == round(8 * 3 / 240, 6)

@@ -5,10 +5,38 @@ from __future__ import annotations
 from bisect import insort
 
 from mirab.model.accounts import Budgets
-from mirab.model.policy import Exemption
+from mirab.model.policy import Exemption, Reservation
 from mirab.model.units import AccountPath, ChargeRate, Instant
+from mirab.study.demand import PoolSet
 from mirab.study.owed import Leaf
 from mirab.study.shares import leaf_of, leaf_shares
+
+
+class Claim:
+    """Nodes reserved for an account, charged from `begin` to `end` whether they are used or not.
+
+    Attributes:
+        rate: in milli-units; `accepted`: the pool that they are in, as a set.
+        counted: it counts now.
+    """
+
+    __slots__ = ("accepted", "begin", "counted", "end", "leaf", "rate")
+
+    def __init__(self, leaf: Leaf, rate: ChargeRate, accepted: PoolSet, begin: Instant, end: Instant) -> None:
+        self.leaf = leaf
+        self.rate = rate
+        self.accepted = accepted
+        self.begin = begin
+        self.end = end
+        self.counted = False
+
+    def count(self, active: bool) -> None:
+        """Let it count, or not: what is reserved is wanted and delivered."""
+        if active != self.counted:
+            sign = 1 if active else -1
+            self.counted = active
+            self.leaf.charged_rate += sign * self.rate
+            self.leaf.wanted.add(self.accepted, sign * self.rate)
 
 
 class Ledger:
@@ -21,6 +49,7 @@ class Ledger:
     def __init__(self, budgets: Budgets, capacity: list[ChargeRate], now: Instant) -> None:
         self._budgets = budgets
         self._exemptions: dict[str, Exemption] = {}
+        self._claims: dict[str, Claim] = {}
         self._turns: list[Instant] = []
         self._shares = leaf_shares(budgets)
         self.capacity = capacity
@@ -52,25 +81,52 @@ class Ledger:
         if exemption.kind != "extra-share":
             return
         self._exemptions[exemption.id] = exemption
-        for turn in (exemption.begin, exemption.end):
-            if turn > now:
-                insort(self._turns, turn)
+        self._turn_at(exemption.begin, exemption.end, now)
         self.renew_shares(now)
 
     def revoke(self, exemption_id: str, now: Instant) -> None:
         if self._exemptions.pop(exemption_id, None) is not None:
             self.renew_shares(now)
 
+    def reserve(self, reservation: Reservation, pool: int, weight: ChargeRate, now: Instant) -> None:
+        """Nodes of a pool have been set aside for a reservation."""
+        self.unreserve(reservation.id, now)
+        leaf = self.leaf(AccountPath(reservation.account), now)
+        rate = reservation.nodes * reservation.gpus_per_node * weight
+        self._claims[reservation.id] = Claim(leaf, rate, 1 << pool, reservation.begin, reservation.end)
+        self._turn_at(reservation.begin, reservation.end, now)
+        self._count_claims(now)
+
+    def unreserve(self, reservation_id: str, now: Instant) -> None:
+        """They have been given back."""
+        claim = self._claims.pop(reservation_id, None)
+        if claim is not None:
+            claim.leaf.settle(now)
+            claim.count(False)
+            self.reckon(claim.leaf)
+
+    def _count_claims(self, now: Instant) -> None:
+        for claim in self._claims.values():
+            claim.leaf.settle(now)
+            claim.count(claim.begin <= now < claim.end)
+            self.reckon(claim.leaf)
+
+    def _turn_at(self, begin: Instant, end: Instant, now: Instant) -> None:
+        for turn in (begin, end):
+            if turn > now:
+                insort(self._turns, turn)
+
     @property
     def next_turn(self) -> Instant | None:
-        """When shares change next although no fact says so."""
+        """When a share or a reservation begins or ends next although no fact says so."""
         return self._turns[0] if self._turns else None
 
     def turn(self, now: Instant) -> None:
-        """An extra share begins or ends now."""
+        """An extra share or a reservation begins or ends now."""
         while self._turns and self._turns[0] <= now:
             self._turns.pop(0)
         self.renew_shares(now)
+        self._count_claims(now)
 
     def renew_shares(self, now: Instant) -> None:
         """Shares by the budgets and exceptions in force. Leaves that are gone keep what they have, at share 0."""

@@ -20,6 +20,8 @@ from mirab.model.events import (
     NodeDown,
     NodeUp,
     Outcome,
+    ReservationApproved,
+    ReservationCancelled,
     RunCheckpointed,
     RunEnded,
     RunStarted,
@@ -96,7 +98,8 @@ class Measures:
         for action in plan.actions:
             self._see(action, plan.at)
         if plan.holds:
-            self.usage.change_holds(plan.holds)
+            self.where.change_holds(plan.holds)
+            self._next = self._next_stop()
         if self._books is not None:
             self._sample(self._books, plan.at)
 
@@ -168,6 +171,8 @@ class Measures:
             NodeUp: [self._healthy],
             ActionRefused: [self._refused],
             BudgetsChanged: [lambda fact: self.ledger.set_budgets(fact.budgets, self.where.clock)],
+            ReservationApproved: [self._reserved],
+            ReservationCancelled: [lambda fact: self.where.cancel_reservation(fact.reservation_id)],
             ExemptionGranted: [self._exempted],
             ExemptionRevoked: [lambda fact: self.ledger.revoke(fact.exemption_id, self.where.clock)],
         }
@@ -262,6 +267,9 @@ class Measures:
     def _exempted(self, fact: ExemptionGranted) -> None:
         self.ledger.grant(fact.exemption, self.where.clock)
         self._next = self._next_stop()
+
+    def _reserved(self, fact: ReservationApproved) -> None:
+        self.where.reservations[fact.reservation.id] = fact.reservation
 
     # --- nodes -----------------------------------------------------------------------------------------------------
     def _degraded(self, fact: NodeDegraded) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirab.model.plans import Start
+from mirab.model.reasons import Reserved
 from mirab.model.units import ChargeRate, Duration, Instant, RunId
 from mirab.model.workloads import Workload
 from mirab.study.demand import Ask
@@ -54,6 +55,7 @@ class Attempt:
     """A run between the decision to start it and its end.
 
     Attributes:
+        rate: its charge; none inside a reservation, which is charged as a whole.
         slots: counted slots (see `counted_pools`).
         saves_at: first confirmed checkpoint, by what its engine vouches for; None = not before its end.
         saved_at: last checkpoint that was reported.
@@ -71,7 +73,8 @@ class Attempt:
         self.job = job
         self.start = start
         self.pool = pool
-        self.rate: ChargeRate = job.ask.rates.get(pool, 0)
+        prepaid = isinstance(start.reason, Reserved)
+        self.rate: ChargeRate = 0 if prepaid else job.ask.rates.get(pool, 0)
         self.slots = job.ask.slots.get(pool, 0)
         self.minimum = start.min_runtime
         self.started_at: Instant | None = None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mirab.model.plans import Start
+from collections.abc import Sequence
+
+from mirab.model.plans import HoldChange, HoldReleased, Start
+from mirab.model.policy import Reservation
 from mirab.model.trace import Trace
 from mirab.model.units import Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
@@ -10,6 +13,9 @@ from mirab.study.demand import Asks
 from mirab.study.ledger import Ledger
 from mirab.study.pyramid import Usage
 from mirab.study.subjects import Attempt, Job
+
+RESERVATION_HOLDER = "reservation:"
+"""The holder of a reservation's hold is named so, with the reservation's id."""
 
 
 class Whereabouts:
@@ -23,6 +29,7 @@ class Whereabouts:
         self.ledger = Ledger(trace.budgets, self.usage.charge_capacity(), trace.starts_at)
         self.jobs: dict[WorkloadId, Job] = {}
         self.runs: dict[RunId, Attempt] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.clock: Instant = trace.starts_at
         self._asks = Asks(trace.cluster)
 
@@ -105,6 +112,25 @@ class Whereabouts:
         """The runs that have a part on a node."""
         pool, bit = self.usage.pool_and_bit(node)
         return [run for run in self.runs.values() if run.pool == pool and run.start.allocation.mask & bit]
+
+    def change_holds(self, changes: Sequence[HoldChange]) -> None:
+        """Holds are granted, moved and released; those of reservations are charged to their accounts."""
+        self.usage.change_holds(changes)
+        for change in changes:
+            if isinstance(change, HoldReleased):
+                self._unreserve(change.workload_id.removeprefix(RESERVATION_HOLDER))
+            elif change.reservation_id in self.reservations:
+                reservation = self.reservations[change.reservation_id]
+                weight = self.usage.pools[change.pool].weight
+                self.ledger.reserve(reservation, change.pool, weight, self.clock)
+
+    def cancel_reservation(self, reservation_id: str) -> None:
+        self.usage.end_hold(WorkloadId(f"{RESERVATION_HOLDER}{reservation_id}"))
+        self._unreserve(reservation_id)
+
+    def _unreserve(self, reservation_id: str) -> None:
+        if self.reservations.pop(reservation_id, None) is not None:
+            self.ledger.unreserve(reservation_id, self.clock)
 
     def _unqueue(self, job: Job) -> None:
         job.waiting = False
