@@ -1,9 +1,12 @@
 """The record of a replay as a file: one JSON object a line, gzip where the name ends in ``.gz``.
 
 The first line is the header: ``mirab_journal`` (the version of this form), ``mirab``, ``trace``, ``origin`` (Unix
-milliseconds of instant 0, or null), ``starts_at``, ``ends_at``, ``policy``, ``cluster``, ``budgets``. Each further line
-is one cycle: ``{"facts": [...], "plan": {...}}`` in the form of `mirab.model.codec`, facts in the order in which they
-were folded. A last line that was cut off by a crash is no record and is left out.
+milliseconds of instant 0, or null), ``starts_at``, ``ends_at``, ``policy``, ``cluster``, ``budgets``. Then each cycle
+is a line ``{"facts": [...], "plan": {...}}`` in the form of `mirab.model.codec`, facts in the order in which they were
+folded. The reasons of those who wait are most of a record, so they stand on a line of their own before the plan that
+they belong to: ``{"waiting": [{"queue": 3, "workload_id": ..., "reason": ..., "again_at": ...}, ...]}``. Queues are
+numbered from 0 in the order of their first mention, and described there: ``{"queues": [{"account": ..., "user": ...,
+"shape": ...}], "waiting": ...}``. A cycle that a crash cut off is no record and is left out.
 """
 
 from __future__ import annotations
@@ -12,23 +15,27 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import mirab
 from mirab.model.accounts import Budgets
 from mirab.model.codec import decode, encode
 from mirab.model.events import Event
-from mirab.model.plans import Plan
+from mirab.model.plans import Plan, Waiting
 from mirab.model.policy import Policy
-from mirab.model.resources import Cluster
+from mirab.model.resources import Cluster, Shape
 from mirab.model.trace import Trace
-from mirab.model.units import Instant
+from mirab.model.units import AccountPath, Instant, UserName
+
+Json: TypeAlias = dict[str, Any]
+_Queue: TypeAlias = tuple[AccountPath, UserName, Shape]
 
 FORMAT = 1
+_COMPACT = json.JSONEncoder(separators=(",", ":")).encode
 _COMPRESSION = 4
 """Of nine: half the time of the default for a tenth more bytes."""
 
@@ -53,9 +60,13 @@ class JournalFile:
     def __init__(self, path: Path | str, trace: Trace, policy: Policy) -> None:
         self._raw = Path(path).open("wb")  # noqa: SIM115  # closed in `close`
         self._file = io.TextIOWrapper(_packed(self._raw, Path(path)), encoding="ascii", newline="\n")
+        self._queues: dict[_Queue, int] = {}
         self._write(_header(trace, policy))
 
     def append(self, facts: Sequence[Event], plan: Plan) -> None:
+        if plan.waiting:
+            self._write(self._reasons(plan.waiting))
+            plan = replace(plan, waiting=())
         self._write({"facts": [encode(fact) for fact in facts], "plan": encode(plan)})
 
     def close(self) -> None:
@@ -70,8 +81,25 @@ class JournalFile:
     ) -> None:
         self.close()
 
-    def _write(self, record: dict[str, Any]) -> None:
-        self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
+    def _reasons(self, waiting: Sequence[Waiting]) -> Json:
+        known = len(self._queues)
+        reasons = [
+            {
+                "queue": self._queues.setdefault((each.account, each.user, each.shape), len(self._queues)),
+                "workload_id": each.workload_id,
+                "reason": encode(each.reason),
+                "again_at": each.again_at,
+            }
+            for each in waiting
+        ]
+        if known == len(self._queues):
+            return {"waiting": reasons}
+        new = list(self._queues)[known:]
+        queues = [{"account": account, "user": user, "shape": encode(shape)} for account, user, shape in new]
+        return {"queues": queues, "waiting": reasons}
+
+    def _write(self, record: Json) -> None:
+        self._file.write(_COMPACT(record) + "\n")
 
 
 def _packed(raw: BinaryIO, path: Path) -> BinaryIO:
@@ -82,7 +110,7 @@ def _packed(raw: BinaryIO, path: Path) -> BinaryIO:
     return cast(BinaryIO, packed)
 
 
-def _header(trace: Trace, policy: Policy) -> dict[str, Any]:
+def _header(trace: Trace, policy: Policy) -> Json:
     return {
         "mirab_journal": FORMAT,
         "mirab": mirab.__version__,
@@ -103,7 +131,7 @@ def read_header(path: Path | str) -> Header:
         ValueError: the file is no record of a replay, or of a form that this version does not read.
         OSError: it cannot be opened.
     """
-    record = next(_lines(Path(path)), None)
+    record = _first_line(Path(path))
     if not isinstance(record, dict) or "mirab_journal" not in record:
         raise ValueError(
             f"{path} is not a record of a replay: its first line is no header. `mirab sim --journal` writes one"
@@ -124,23 +152,75 @@ def read_header(path: Path | str) -> Header:
     )
 
 
-def cycles(path: Path | str, mentioning: str = "") -> Iterator[dict[str, Any]]:
-    """The recorded cycles one by one, as JSON objects with ``facts`` and ``plan``. Never more than one in memory.
+def _first_line(path: Path) -> object:
+    try:
+        return json.loads(next(_lines(path), b"null"))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return None
 
-    `mentioning`: only those whose line holds this text somewhere in a string; the others are not even parsed.
+
+def cycles(path: Path | str, of_queue: Callable[[Json], bool] | None = None) -> Iterator[Json]:
+    """The recorded cycles one by one, as JSON objects with ``facts``, ``plan`` and ``waiting``; never more in memory.
+
+    `of_queue`: keep only the reasons of queues for which this is true of their ``account``, ``user`` and ``shape``.
     """
     read_header(path)
-    yield from _lines(Path(path), after=1, mentioning=json.dumps(mentioning)[1:-1].encode())
+    book = _QueueBook(of_queue)
+    reasons: list[Json] = []
+    for line in _lines(Path(path), after=1):
+        if line.startswith(_REASONS):
+            reasons = book.read(line)
+        else:
+            yield json.loads(line) | {"waiting": reasons}
+            reasons = []
+
+
+def facts_mentioning(path: Path | str, name: str) -> Iterator[Json]:
+    """The recorded facts of all cycles whose line holds this text; the others are not even parsed."""
+    read_header(path)
+    wanted = json.dumps(name)[1:-1].encode()
+    for line in _lines(Path(path), after=1):
+        if wanted in line and not line.startswith(_REASONS):
+            yield from json.loads(line)["facts"]
 
 
 def records(path: Path | str) -> Iterator[tuple[tuple[Event, ...], Plan]]:
     """The recorded cycles one by one, as facts and plan."""
     for cycle in cycles(path):
-        yield tuple(decode(fact) for fact in cycle["facts"]), decode(cycle["plan"])
+        waiting = tuple(decode({"type": "Waiting"} | reason) for reason in cycle["waiting"])
+        yield tuple(decode(fact) for fact in cycle["facts"]), replace(decode(cycle["plan"]), waiting=waiting)
 
 
-def _lines(path: Path, after: int = 0, mentioning: bytes = b"") -> Iterator[dict[str, Any]]:
-    """The JSON objects on the lines after number `after`, up to the end or to where the file was cut off."""
+_REASONS = (b'{"queues":', b'{"waiting":')
+
+
+class _QueueBook:
+    """Turns the numbers of queues back into what they stand for, and passes over those that nobody asked for."""
+
+    def __init__(self, of_queue: Callable[[Json], bool] | None) -> None:
+        self._of_queue = of_queue
+        self._queues: list[Json] = []
+        self._wanted: dict[int, bytes] = {}
+
+    def read(self, line: bytes) -> list[Json]:
+        """The reasons of a line that are wanted, with their queues."""
+        new = line.startswith(_REASONS[0])
+        if self._of_queue is not None and not new and not any(mark in line for mark in self._wanted.values()):
+            return []
+        told = json.loads(line)
+        for queue in told.get("queues", ()):
+            if self._of_queue is not None and self._of_queue(queue):
+                self._wanted[len(self._queues)] = b'"queue":%d,' % len(self._queues)
+            self._queues.append(queue)
+        return [
+            self._queues[number] | reason
+            for reason in told["waiting"]
+            if (number := reason.pop("queue")) in self._wanted or self._of_queue is None
+        ]
+
+
+def _lines(path: Path, after: int = 0) -> Iterator[bytes]:
+    """The lines after number `after`, up to the end or to where the file was cut off."""
     number = 0
     with path.open("rb") as raw:
         try:
@@ -148,12 +228,10 @@ def _lines(path: Path, after: int = 0, mentioning: bytes = b"") -> Iterator[dict
                 number += 1
                 if not line.endswith(b"\n"):
                     return
-                if number > after and mentioning in line:
-                    yield json.loads(line)
+                if number > after:
+                    yield line
         except (EOFError, zlib.error):
             return
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
 
 
 def _unpacked(raw: BinaryIO) -> BinaryIO:

@@ -8,7 +8,6 @@ line by line; what stays in memory is the workload's own story and the names of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from heapq import nlargest
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from mirab.model.resources import Allocation, Shape
 from mirab.model.units import SECOND, Instant
 from mirab.model.workloads import Workload
 from mirab.study.formats import Names
-from mirab.study.journalfile import Header, cycles, read_header
+from mirab.study.journalfile import Header, cycles, facts_mentioning, read_header
 from mirab.study.storybooks import REQUEUED_WORDS, Json, Others, Wait, node_ranges, seconds, workload_of
 from mirab.study.storytext import tell
 from mirab.study.words import sentence
@@ -48,7 +47,7 @@ def story(journal: Path | str, workload_id: str) -> Json:
     if workload is None:
         raise LookupError(_unknown(journal, workload_id))
     reader = _Reader(header, workload)
-    for cycle in cycles(journal):
+    for cycle in cycles(journal, reader.concerns):
         reader.take(cycle)
         if reader.over:
             break
@@ -56,25 +55,19 @@ def story(journal: Path | str, workload_id: str) -> Json:
 
 
 def _submission(journal: Path | str, workload_id: str) -> Workload | None:
-    for cycle in cycles(journal, mentioning=workload_id):
-        for fact in cycle["facts"]:
-            if fact["type"] == "WorkloadSubmitted" and fact["workload"]["id"] == workload_id:
-                found: Workload = decode(fact["workload"])
-                return found
+    for fact in facts_mentioning(journal, workload_id):
+        if fact["type"] == "WorkloadSubmitted" and fact["workload"]["id"] == workload_id:
+            found: Workload = decode(fact["workload"])
+            return found
     return None
 
 
 def _unknown(journal: Path | str, workload_id: str) -> str:
-    nearest = nlargest(3, _submitted(journal), key=lambda name: (_likeness(name, workload_id), name))
+    facts = facts_mentioning(journal, "WorkloadSubmitted")
+    submitted = (fact["workload"]["id"] for fact in facts if fact["type"] == "WorkloadSubmitted")
+    nearest = nlargest(3, submitted, key=lambda name: (_likeness(name, workload_id), name))
     near = f"The nearest are {', '.join(nearest)}." if nearest else "No workload was submitted in it."
     return f"there is no workload {workload_id!r} in {journal}. {near}"
-
-
-def _submitted(journal: Path | str) -> Iterator[str]:
-    for cycle in cycles(journal, mentioning="WorkloadSubmitted"):
-        for fact in cycle["facts"]:
-            if fact["type"] == "WorkloadSubmitted":
-                yield fact["workload"]["id"]
 
 
 def _likeness(name: str, wanted: str) -> float:
@@ -115,8 +108,12 @@ class _Reader:
             act = _ACTIONS.get(action["type"])
             if act:
                 act(self, action)
-        for record in plan.get("waiting", ()):
+        for record in cycle["waiting"]:
             self._on_waiting(record)
+
+    def concerns(self, queue: Json) -> bool:
+        """Whether reasons of this queue are reasons of our workload."""
+        return self._others.same_queue(queue)
 
     # --- facts ---------------------------------------------------------------------------------------------------
     def _on_submitted(self, fact: Json) -> None:
@@ -195,8 +192,6 @@ class _Reader:
             self._others.gone(action["workload_id"])
 
     def _on_waiting(self, record: Json) -> None:
-        if record["workload_id"] != self._workload.id and not self._others.same_queue(record):
-            return
         self._queue_reason = record
         if self._waiting:
             self._blocked(record)
