@@ -1,0 +1,239 @@
+"""The rules judged from outside: only facts and plans are read, and nothing of the core is used.
+
+An independent second opinion for properties and storms: it keeps its own books of who runs where since when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirab.model.events import (
+    ActionRefused,
+    Event,
+    NodeDegraded,
+    NodeDown,
+    NodeUp,
+    RunContinued,
+    RunEnded,
+    RunStarted,
+    RunSuspended,
+    WorkloadCancelled,
+    WorkloadSubmitted,
+)
+from mirab.model.plans import Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
+from mirab.model.policy import Policy
+from mirab.model.reasons import DrainedFrom, PreemptedFor, StartTimedOut
+from mirab.model.resources import Allocation, Cluster, Pool, Shape, nodes_of
+from mirab.model.units import Duration, Instant, NodeName, RunId, WorkloadId
+from mirab.model.workloads import Workload
+
+
+@dataclass(slots=True)
+class Seen:
+    """A run as the audit knows it."""
+
+    workload: Workload
+    allocation: Allocation
+    min_runtime: Duration
+    started_at: Instant | None = None
+    suspended_at: Instant | None = None
+    suspended: Duration = 0
+    told_to_stop: bool = False
+
+    def protected_at(self, now: Instant) -> bool:
+        """Inside its minimum. A run that is not known to run is protected."""
+        if self.started_at is None or self.suspended_at is not None:
+            return True
+        return now < self.started_at + self.suspended + self.min_runtime
+
+
+class Audit:
+    """Fed with every decision; raises AssertionError at the first broken rule, with what was broken."""
+
+    def __init__(self, cluster: Cluster, policy: Policy) -> None:
+        self.cluster, self.policy = cluster, policy
+        self.runs: dict[RunId, Seen] = {}
+        self.workloads: dict[WorkloadId, Workload] = {}
+        self.waiting: set[WorkloadId] = set()
+        self.judged: set[WorkloadId] = set()
+        self.holds: dict[WorkloadId, Hold] = {}
+        self.sick: set[NodeName] = set()
+        self.preemptions = 0
+
+    def see(self, facts: Sequence[Event], plan: Plan) -> None:
+        for fact in facts:
+            self._fact(fact)
+        assert plan.wake_at is None or plan.wake_at > plan.at, f"wakes at {plan.wake_at}, decided at {plan.at}"
+        for change in plan.holds:
+            if isinstance(change, Hold):
+                self._hold(change, plan)
+            elif isinstance(change, HoldReleased):
+                self.holds.pop(change.workload_id, None)
+        for action in plan.actions:
+            if isinstance(action, Resume):
+                self.sick.discard(action.node)
+            if isinstance(action, Preempt):
+                self._preempt(action, plan)
+        for action in plan.actions:
+            if isinstance(action, Start):
+                self._start(action, plan)
+            elif isinstance(action, Reject):
+                self._reject(action)
+            elif isinstance(action, Repair):
+                assert not self._on(action.node), f"{action.node} goes to repair with {self._on(action.node)} on it"
+        self._all_judged(plan)
+
+    # --- facts
+    def _fact(self, fact: Event) -> None:
+        if isinstance(fact, WorkloadSubmitted):
+            self.workloads[fact.workload.id] = fact.workload
+            self.waiting.add(fact.workload.id)
+        elif isinstance(fact, WorkloadCancelled):
+            self.waiting.discard(fact.workload_id)
+            self.holds.pop(fact.workload_id, None)
+        elif isinstance(fact, NodeDegraded | NodeDown):
+            self.sick.add(fact.node)
+        elif isinstance(fact, NodeUp):
+            self.sick.discard(fact.node)
+        elif isinstance(fact, RunStarted | RunEnded | RunSuspended | RunContinued | ActionRefused):
+            self._run_fact(fact)
+
+    def _run_fact(self, fact: RunStarted | RunEnded | RunSuspended | RunContinued | ActionRefused) -> None:
+        run = self.runs.get(fact.run_id)
+        if run is None:
+            return
+        if isinstance(fact, RunStarted):
+            run.started_at = fact.at if run.started_at is None else run.started_at
+        elif isinstance(fact, RunSuspended):
+            run.suspended_at = fact.at
+        elif isinstance(fact, RunContinued) and run.suspended_at is not None:
+            run.suspended += fact.at - run.suspended_at
+            run.suspended_at = None
+        elif isinstance(fact, RunEnded):
+            self._gone(fact.run_id, fact.outcome.value)
+        elif isinstance(fact, ActionRefused) and fact.action == "start":
+            if run.started_at is None:
+                self._gone(fact.run_id, "LAUNCH_FAILED")
+        elif isinstance(fact, ActionRefused):
+            run.told_to_stop = False
+
+    def _gone(self, run_id: RunId, outcome: str) -> None:
+        run = self.runs.pop(run_id)
+        again = outcome == "LAUNCH_FAILED" or (outcome in ("PREEMPTED", "NODE_FAIL") and run.workload.resume)
+        if again:
+            self.waiting.add(run.workload.id)
+
+    # --- decisions
+    def _start(self, action: Start, plan: Plan) -> None:
+        workload = self.workloads[action.workload_id]
+        assert action.workload_id in self.waiting, f"{action.workload_id} was not waiting and is started"
+        assert action.run_id not in self.runs, f"{action.run_id} is started twice"
+        pool = self.cluster.pools[action.allocation.pool]
+        _whole(workload.shape, action.allocation, pool)
+        for number in nodes_of(action.allocation.mask):
+            node = pool.nodes[number]
+            assert node not in self.sick, f"{action.run_id} is started on {node}, which is sick"
+            used = sum(self.runs[run_id].allocation.slots_per_node for run_id in self._on(node))
+            assert used + action.allocation.slots_per_node <= pool.slots_per_node, f"{node} is over-full"
+        self.waiting.discard(workload.id)
+        self.holds.pop(workload.id, None)
+        self.runs[action.run_id] = Seen(workload, action.allocation, action.min_runtime)
+        declared = workload.shape.min_runtime
+        assert action.min_runtime <= declared, f"{action.run_id} gets a longer minimum than it declared"
+
+    def _preempt(self, action: Preempt, plan: Plan) -> None:
+        self.preemptions += 1
+        run = self.runs.get(action.run_id)
+        assert run is not None, f"{action.run_id} is told to stop and is not running"
+        assert not run.told_to_stop, f"{action.run_id} is told to stop twice"
+        run.told_to_stop = True
+        assert action.grace <= self.policy.grace_max, f"{action.run_id} gets a notice of {action.grace} ms"
+        if isinstance(action.reason, StartTimedOut):
+            assert run.started_at is None, f"{action.run_id} runs and is stopped because it does not"
+        elif self.policy.contract:
+            assert not run.protected_at(plan.at), f"{action.run_id} is stopped inside its minimum at {plan.at}"
+        if isinstance(action.reason, PreemptedFor):
+            self._for_somebody(action.run_id, run, action.reason)
+        elif isinstance(action.reason, DrainedFrom):
+            assert action.reason.node in self.sick, f"{action.run_id} is drained from {action.reason.node}: healthy"
+
+    def _for_somebody(self, run_id: RunId, run: Seen, reason: PreemptedFor) -> None:
+        beneficiary = self.workloads[reason.beneficiary]
+        assert beneficiary.id in self.waiting, f"{run_id} is stopped for {beneficiary.id}, which does not wait"
+        hold = self.holds.get(beneficiary.id)
+        assert hold is not None, f"{run_id} is stopped for {beneficiary.id}, which has no nodes of its own"
+        touches = hold.pool == run.allocation.pool and hold.mask & run.allocation.mask
+        assert touches, f"{run_id} is stopped for {beneficiary.id} and is on none of its nodes"
+        if not self.policy.contract:
+            return
+        assert beneficiary.shape.charged, f"{run_id} is stopped for {beneficiary.id}, which is not charged"
+        same_user = (beneficiary.account, beneficiary.user) == (run.workload.account, run.workload.user)
+        charged = run.min_runtime > 0
+        assert not (charged and same_user and not reason.hold), f"{run_id} is stopped for its own user"
+        if charged and not reason.hold and beneficiary.account != run.workload.account:
+            margin = 1 + self.policy.margin / 1000
+            assert reason.ratio_for * margin <= reason.ratio_against * (1 + 1e-9), (
+                f"{run_id}: {reason} is in the margin"
+            )
+
+    def _hold(self, hold: Hold, plan: Plan) -> None:
+        self.holds[hold.workload_id] = hold
+        if hold.reservation_id is not None:
+            return
+        shape = self.workloads[hold.workload_id].shape
+        assert hold.mask.bit_count() == shape.nodes, f"{hold.workload_id} needs {shape.nodes} nodes, holds {hold}"
+        assert hold.until >= plan.at, f"{hold.workload_id} holds nodes until {hold.until}, in the past of {plan.at}"
+        if hold.claim:
+            self._complete(hold, plan)
+
+    def _complete(self, hold: Hold, plan: Plan) -> None:
+        """Once all that are stopping are gone, the nodes have room: nobody is stopped for a plan that is not whole."""
+        pool = self.cluster.pools[hold.pool]
+        stopped = {action.run_id for action in plan.actions if isinstance(action, Preempt)}
+        for number in nodes_of(hold.mask):
+            staying = [
+                run.allocation.slots_per_node
+                for run_id, run in self.runs.items()
+                if run.allocation.pool == hold.pool
+                and run.allocation.mask >> number & 1
+                and run_id not in stopped
+                and not run.told_to_stop
+            ]
+            room = pool.slots_per_node - sum(staying)
+            assert room >= hold.slots_per_node, f"{pool.nodes[number]} will never have room for {hold.workload_id}"
+
+    def _reject(self, action: Reject) -> None:
+        workload = self.workloads[action.workload_id]
+        assert not self.fits(workload.shape), f"{workload.id} is refused and would fit"
+        self.waiting.discard(workload.id)
+
+    def _all_judged(self, plan: Plan) -> None:
+        """What can never fit is refused in the decision that sees it first."""
+        for workload_id in sorted(self.waiting - self.judged):
+            self.judged.add(workload_id)
+            assert self.fits(self.workloads[workload_id].shape), f"{workload_id} can never fit and is not refused"
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether some pool could ever hold it (work for GPUs only: what the random worlds are made of)."""
+        return any(
+            shape.nodes <= len(pool.nodes)
+            and shape.gpus_per_node <= pool.gpus_per_node
+            and (not shape.gpu_types or pool.gpu_type in shape.gpu_types)
+            for pool in self.cluster.pools
+        )
+
+    def _on(self, node: NodeName) -> list[RunId]:
+        found = []
+        for run_id, run in self.runs.items():
+            names = self.cluster.pools[run.allocation.pool].nodes
+            if any(names[number] == node for number in nodes_of(run.allocation.mask)):
+                found.append(run_id)
+        return found
+
+
+def _whole(shape: Shape, allocation: Allocation, pool: Pool) -> None:
+    """A gang starts whole, with what it asked for, on a type that it accepts."""
+    assert allocation.mask.bit_count() == shape.nodes, f"{shape.nodes} nodes were asked for: {allocation}"
+    assert allocation.slots_per_node == shape.gpus_per_node, f"{shape.gpus_per_node} GPUs were asked for: {allocation}"
+    assert not shape.gpu_types or pool.gpu_type in shape.gpu_types, f"{pool.gpu_type} was not accepted: {shape}"

@@ -1,0 +1,58 @@
+"""What holds for every test: each state that a test makes is checked, all invariants, when the test is over."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from mirab.core.state import State
+
+settings.register_profile(
+    "fast",
+    max_examples=25,
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile(
+    "thorough", settings.get_profile("fast"), max_examples=500, derandomize=False, phases=list(Phase)
+)
+settings.load_profile("fast")
+
+CHECKED_PER_TEST = 50
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden decision logs anew instead of comparing"
+    )
+
+
+@pytest.fixture(scope="session")
+def _states() -> Iterator[deque[State]]:
+    """The states made lately. The constructor is wrapped once for the whole session."""
+    made: deque[State] = deque(maxlen=CHECKED_PER_TEST)
+    plain = State.__init__
+
+    def remembered(self: State, *args: object, **named: object) -> None:
+        plain(self, *args, **named)  # type: ignore[arg-type]
+        made.append(self)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(State, "__init__", remembered)
+    yield made
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def every_state_is_sound(_states: deque[State]) -> Iterator[None]:
+    """At the end of each test: `check()` on every state that it made (the last 50 of them)."""
+    _states.clear()
+    yield
+    while _states:
+        _states.pop().check()

@@ -1,0 +1,1 @@
+"""Part of the proof that the scheduler keeps its rules."""
