@@ -10,9 +10,9 @@ from mirab.cli.output import check_outputs, emit
 
 def _help_sacct(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        from mirab.logs.sacct import COMMAND
+        from mirab.logs.sacct import HELP
 
-        emit(COMMAND)
+        emit(HELP)
         ctx.exit()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirab.cli.output import emit, to_json
+from mirab.cli.output import emit, to_json, whole
 
 if TYPE_CHECKING:
     from mirab.model.trace import Trace
@@ -42,10 +42,7 @@ def command(out: str, scenario: str | None, as_json: bool, **given: object) -> N
     trace = _trace(_options(given), scenario)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    from mirab.cli.nativefiles import write_files
-
-    paths = {name: str(path) for name, path in write_files(trace, folder).items()}
-    facts = {"name": trace.name, "workloads": len(trace.arrivals), "slots": trace.cluster.slots} | paths
+    facts = {"name": trace.name, "workloads": len(trace.arrivals), "slots": trace.cluster.slots} | _write(trace, folder)
     emit(to_json(facts) if as_json else _told(facts))
 
 
@@ -66,6 +63,20 @@ def _trace(options: SynthOptions, scenario: str | None) -> Trace:
         return stock(scenario, options) if scenario else synthesize(options)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _write(trace: Trace, folder: Path) -> dict[str, str]:
+    """The three files; the path of each."""
+    from mirab.logs.dump import write_cluster, write_native, write_node_events
+
+    log, cluster, events = folder / "workloads.csv.gz", folder / "cluster.yaml", folder / "node_events.csv"
+    with whole(log) as target:
+        write_native(target, trace)
+    with whole(cluster) as target:
+        write_cluster(target, trace.cluster, trace.budgets, f"{trace.name}: made by mirab synth")
+    with whole(events) as target:
+        write_node_events(target, trace.troubles)
+    return {"log": str(log), "cluster": str(cluster), "node_events": str(events)}
 
 
 def _told(facts: dict[str, object]) -> str:

@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from mirab.logs.native import COLUMNS, OPTIONAL, PRIORITIES
 from mirab.logs.nodeevents import COLUMNS as EVENT_COLUMNS
@@ -17,7 +17,7 @@ from mirab.logs.nodelists import compress
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.resources import Cluster, Pool
 from mirab.model.trace import Trace
-from mirab.model.units import UNIT, format_share
+from mirab.model.units import UNIT, WHOLE
 from mirab.model.workloads import Arrival, NodeTrouble
 
 _PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items() if name}
@@ -93,7 +93,8 @@ def _writer(path: Path) -> Iterator[io.TextIOBase]:
     with path.open("wb") as raw, contextlib.ExitStack() as stack:
         stream: IO[bytes] = raw
         if path.suffix == ".gz":
-            stream = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0))
+            packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
+            stream = cast("IO[bytes]", stack.enter_context(packed))
         yield stack.enter_context(io.TextIOWrapper(stream, encoding="utf-8", newline=""))
 
 
@@ -136,7 +137,7 @@ def _rack(pool: Pool) -> str:
 
 def _budget_lines(budgets: tuple[Budget, ...], indent: str) -> Iterator[str]:
     for budget in budgets:
-        fields = [f"share: {format_share(budget.share)}"]
+        fields = [f"share: {_exact(budget.share)}"]
         fields += [
             f"{name}: {_quoted(value)}"
             for name, value in (("owner", budget.owner), ("review", budget.review), ("hypothesis", budget.hypothesis))
@@ -151,6 +152,12 @@ def _budget_lines(budgets: tuple[Budget, ...], indent: str) -> Iterator[str]:
             yield from _budget_lines(budget.children, indent + "    ")
         else:
             yield f"{indent}{_quoted(budget.name)}: {{{', '.join(fields)}}}"
+
+
+def _exact(share: int) -> str:
+    """A share as a percentage with all its digits, so that siblings still sum to what they summed to."""
+    whole, rest = divmod(share * 100, WHOLE)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + "%"
 
 
 def _quoted(text: str) -> str:
