@@ -99,7 +99,7 @@ def measure(workloads: int, seconds: int) -> list[Beside]:
     rows = []
     for name, settings in (("budget", ()), ("fifo", ("backfill=none",))):
         extra = [part for setting in settings for part in ("--set", setting)]
-        took, report = sim(str(log), "--cluster", str(cluster_file()), "--policy", name, *extra)
+        took, report = sim(str(log), "--cluster", str(cluster_file("cpus")), "--policy", name, *extra)
         rows.append(_beside(f"mirab {name}", report["input"]["used"], took))
     rows.extend(accasim(trace, log, dispatcher, seconds) for dispatcher in ("fifo", "easy"))
     return rows

@@ -81,9 +81,9 @@ def log_arguments(folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def cluster_file() -> Path:
-    """A cluster of 128 nodes of 8 GPUs without budgets: those are inferred from the log."""
+def cluster_file(unit: str) -> Path:
+    """A cluster of 128 nodes of 8 `gpus` or `cpus`, without budgets: those are inferred from the log."""
     OUT.mkdir(parents=True, exist_ok=True)
-    path = OUT / "cluster-1024.yaml"
-    path.write_text("cluster:\n  name: bench\n  pools:\n    gpu: {nodes: 'n[000-127]', gpus_per_node: 8}\n")
+    path = OUT / f"cluster-1024-{unit}.yaml"
+    path.write_text(f"cluster:\n  name: bench\n  pools:\n    main: {{nodes: 'n[000-127]', {unit}_per_node: 8}}\n")
     return path

@@ -115,7 +115,7 @@ def logs(shared: Path, seeds: Sequence[int]) -> dict[str, list[str]]:
         found[f"seed {seed}"] = synthetic_log(f"seed-{seed}", "--seed", str(seed))
     philly = shared / "philly" / "philly_to_2017-10-31.csv.gz"
     if philly.exists():
-        found["philly"] = [str(philly), "--cluster", str(cluster_file()), *PHILLY]
+        found["philly"] = [str(philly), "--cluster", str(cluster_file("gpus")), *PHILLY]
     return found
 
 
