@@ -14,8 +14,8 @@ from mirab.core.explain import blocked_reason, never_fits
 from mirab.core.holds import hold_for, serve_holds
 from mirab.core.ordering import Key, by_uncharged_usage, leaf_key, queue_key
 from mirab.core.placement import place
-from mirab.core.queues import Pending, Queue
-from mirab.core.reclaim import Clearing, NoClearing, claim, claimants, reclaim
+from mirab.core.queues import Pending, Queue, ShapeInfo
+from mirab.core.reclaim import Clearing, NoClearing, claim, claimants, reclaim, survey_due
 from mirab.core.reservations import serve_reservations
 from mirab.core.shares import Account
 from mirab.core.state import State
@@ -24,6 +24,7 @@ from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
     AwaitingCheckpoint,
     HeadroomKept,
+    HoldTaken,
     InOrder,
     QuotaFull,
     SavingUp,
@@ -37,6 +38,7 @@ Turns: TypeAlias = dict[Account, dict[Queue, None]]
 def decide(state: State, now: Instant) -> Plan:
     """What to do at `now`, given everything known."""
     trial = Trial(state, now)
+    trial.surveyed = survey_due(trial)
     _reject(trial)
     serve_late(trial)
     serve_drains(trial)
@@ -80,25 +82,52 @@ def _turns(trial: Trial) -> Turns:
     """The queues worth looking at, by leaf: those with room, those that may take from others, those new."""
     state, contract = trial.state, trial.policy.contract
     turns: Turns = {}
-    for info in trial.roomy_shapes():
-        if info.charged or not contract:
-            for waiting in info.queues.values():
-                for queue in waiting.values():
-                    turns.setdefault(queue.user.account, {})[queue] = None
     for queue in state.unexplained:
         if queue.info.charged or not contract:
-            turns.setdefault(queue.user.account, {})[queue] = None
-    for leaf, slots in claimants(trial).items():
-        for user in leaf.users.values():
-            for queue in user.queues.values():
-                if queue.info.charged and _due(trial, queue) and queue.info.slots <= slots:
-                    turns.setdefault(leaf, {})[queue] = None
+            _join(turns, queue)
+    for info in _shapes_to_try(trial):
+        if info.charged or not contract:
+            _join_all(turns, info)
+    if trial.surveyed:
+        _join_claimants(trial, turns)
     return turns
 
 
-def _due(trial: Trial, queue: Queue) -> bool:
+def _shapes_to_try(trial: Trial) -> list[ShapeInfo]:
+    """Shapes for which there may be room now. In strict order all: the blocked head has to stand before the others."""
+    if trial.policy.backfill == "none":
+        return [info for infos in trial.state.waiting_sizes.values() for info in infos]
+    return trial.roomy_shapes() if trial.news else []
+
+
+def _join(turns: Turns, queue: Queue) -> None:
+    turns.setdefault(queue.user.account, {})[queue] = None
+
+
+def _join_all(turns: Turns, info: ShapeInfo) -> None:
+    for waiting in info.queues.values():
+        for queue in waiting.values():
+            _join(turns, queue)
+
+
+def _join_claimants(trial: Trial, turns: Turns) -> None:
+    """Queues that may stop somebody's run, and gangs whose time it is to ask for a hold."""
+    contract = trial.policy.contract
+    for leaf, reach in claimants(trial).items() if trial.policy.preemption != "none" else ():
+        for user in leaf.users.values():
+            for queue in user.queues.values():
+                if (queue.info.charged or not contract) and reach.suffices(queue.info):
+                    _join(turns, queue)
+    for queue in trial.state.gangs:
+        if (queue.info.charged or not contract) and _may_hold(trial, queue):
+            _join(turns, queue)
+
+
+def _may_hold(trial: Trial, queue: Queue) -> bool:
     waiting = queue.head.waiting
-    return waiting is None or waiting.again_at <= trial.now
+    if waiting is None or waiting.again_at <= trial.now:
+        return True
+    return isinstance(waiting.reason, HoldTaken) and queue.user.account.hold is None
 
 
 _Attempt: TypeAlias = Callable[[Trial, Queue], bool]
@@ -223,15 +252,14 @@ def oldest_gang(leaf: Account) -> Pending | None:
 def _serve_uncharged(trial: Trial) -> None:
     """What no charged work can use now, less the headroom, in order of uncharged usage."""
     turns: Turns = {}
-    left = trial.gpus_free() - trial.headroom()
-    for info in trial.roomy_shapes():
-        if not info.charged and info.slots <= left:
-            for waiting in info.queues.values():
-                for queue in waiting.values():
-                    turns.setdefault(queue.user.account, {})[queue] = None
     for queue in trial.state.unexplained:
         if not queue.info.charged:
-            turns.setdefault(queue.user.account, {})[queue] = None
+            _join(turns, queue)
+    if trial.news:
+        left = trial.gpus_free() - trial.headroom()
+        for info in trial.roomy_shapes() if left > 0 else ():
+            if not info.charged and info.slots <= left:
+                _join_all(turns, info)
     if not turns:
         return
     given: dict[Account, Charge] = {}

@@ -124,7 +124,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
         account.running_slots -= run.allocation.slots
     if run.beneficiary is not None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
-    if state.troubled:
+    if any(run.allocation.pool == number and run.allocation.mask >> node & 1 for number, node in state.troubled):
         state.capacity_changed()
     if event.outcome in REQUEUED and (run.workload.resume or event.outcome is Outcome.LAUNCH_FAILED):
         admit(state, Pending(run.workload, run.attempt + 1, event.at))
@@ -154,7 +154,7 @@ def refused(state: State, event: facts.ActionRefused) -> None:
         state.late.pop(run.id, None)
         state.orphans.pop(run.id, None)
         heappush(state.exposures, (run.protected_until, run.id))
-        state.version += 1
+        state.claims += 1
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
@@ -206,6 +206,7 @@ def requeue_all(state: State) -> None:
             state.dequeue(pending)
             admit(state, pending)
     state.version += 1
+    state.claims += 1
 
 
 def reservation_approved(state: State, event: facts.ReservationApproved) -> None:
@@ -320,6 +321,8 @@ def hold(state: State, granted: plans.Hold, now: Instant) -> None:
         raise AssertionError(f"{granted.workload_id} holds nodes and waits in no queue")
     if granted.workload_id not in state.holds:
         commit_hold(state, pending, granted.pool, +1)
+    if not granted.claim:
+        queue.user.account.hold = granted.workload_id
     state.holds[granted.workload_id] = granted
     state.victims.setdefault(granted.workload_id, {})
 
@@ -341,9 +344,12 @@ def drop_hold(state: State, pending: Pending) -> None:
     granted = state.holds.pop(pending.workload.id, None)
     if granted is not None:
         commit_hold(state, pending, granted.pool, -1)
+        if pending.queue is not None and pending.queue.user.account.hold == pending.workload.id:
+            pending.queue.user.account.hold = None
         for run_id in state.victims.pop(pending.workload.id, {}):
             state.orphans[run_id] = state.runs[run_id]
         state.version += 1
+        state.claims += 1
 
 
 def hold_released(state: State, change: plans.HoldReleased, now: Instant) -> None:

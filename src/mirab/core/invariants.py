@@ -59,6 +59,7 @@ def _check_queues(state: State) -> None:
                 assert ranks == sorted(ranks), f"the queue of {account.path}/{user.name} is out of order"
                 waiting += len(queue.entries) if queue.info.charged else 0
                 queued += len(queue.entries)
+        waiting += sum(child.waiting for child in account.children)
         assert waiting == account.waiting, f"{account.path} counts {account.waiting} waiting, has {waiting}"
     assert queued == len(state.pending), f"{queued} are queued and {len(state.pending)} pending"
     for run in state.runs.values():

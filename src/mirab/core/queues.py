@@ -27,6 +27,10 @@ def rank(workload: Workload, attempt: int) -> Rank:
     return slack, -workload.priority, attempt == 1, workload.submitted_at, workload.id
 
 
+Size: TypeAlias = tuple[tuple[tuple[int, int], ...], int]
+"""((pool, slots per node), ...) and how many nodes: what decides whether free nodes are enough."""
+
+
 class Pending:
     """A workload that waits. `attempt` is the number its next run will have."""
 
@@ -45,7 +49,7 @@ class Pending:
 class ShapeInfo:
     """What is worked out once for each distinct shape, and the queues that wait with it, by account."""
 
-    __slots__ = ("charged", "commitment", "gang", "min_runtime", "pairs", "pools", "queues", "rates", "shape", "slots",
+    __slots__ = ("charged", "commitment", "gang", "min_runtime", "pairs", "pools", "queues", "rates", "size", "shape", "slots",
                  "widths")
 
     def __init__(self, shape: Shape, pools: tuple[int, ...], widths: tuple[int, ...], rates: tuple[ChargeRate, ...],
@@ -62,6 +66,8 @@ class ShapeInfo:
         self.commitment = commitment
         """How long a start counts as committed."""
         self.charged = min_runtime > 0
+        self.size = (self.pairs, shape.nodes)
+        """Shapes of one size find room together."""
         self.slots = shape.nodes * min(widths, default=0)
         self.gang = gang
         """Large enough to earn a hold."""

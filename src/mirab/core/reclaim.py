@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirab.core.nodes import Bank
-from mirab.core.queues import Pending, Queue
+from mirab.core.queues import Pending, Queue, ShapeInfo
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
@@ -37,48 +37,95 @@ class NoClearing:
     ripe_at: Instant | None = None
 
 
-def claimants(trial: Trial) -> dict[Account, int]:
-    """Leaves whose waiting work might stop somebody's run, with the slots that they could have at most.
+class Reach:
+    """How much stopping every run of a set could make room for: a bound that spares most searches.
 
-    Compares every leaf with the highest ratio on the other side of each parting, not with every other leaf.
+    `whole[p]`: nodes of pool p that would be clear; `part[p]`: most slots that would be free on one node.
     """
-    state, policy = trial.state, trial.policy
-    if policy.preemption == "none":
-        return {}
-    exposed = sum(sum(run.allocation.slots for run in leaf.exposed.values()) for leaf in state.exposed_leaves)
-    common = sum(run.allocation.slots for run in (*state.uncharged_runs.values(), *state.orphans.values()))
-    common += trial.gpus_free()
-    waiting = [account for account in state.accounts.values() if account.waiting]
-    if policy.preemption == "priority":
-        return dict.fromkeys(waiting, common + exposed) if exposed or state.uncharged_runs else {}
-    tops = _tops(trial)
-    found: dict[Account, int] = {}
+
+    __slots__ = ("part", "whole")
+
+    def __init__(self, trial: Trial, runs: list[Run]) -> None:
+        self.whole: list[int] = []
+        self.part: list[int] = []
+        for number, bank in enumerate(trial.banks):
+            usable = trial.state.usable[number]
+            for entry in trial.kept[number]:
+                if not entry.until and not entry.account:
+                    usable &= ~entry.mask
+            mine = [run.allocation for run in runs if run.allocation.pool == number]
+            touched, freed = 0, dict[int, int]()
+            for given in mine:
+                touched |= given.mask
+                if given.slots_per_node < bank.slots:
+                    for node in nodes_of(given.mask):
+                        freed[node] = freed.get(node, 0) + given.slots_per_node
+            clear = bank.free[bank.slots] | touched
+            clear ^= sum(1 << node for node, slots in freed.items() if slots + bank.level(node) < bank.slots)
+            self.whole.append((clear & usable).bit_count())
+            best = max((slots + bank.level(node) for node, slots in freed.items() if usable >> node & 1), default=0)
+            self.part.append(bank.slots if self.whole[-1] else best)
+
+    def suffices(self, info: ShapeInfo) -> bool:
+        """Whether it is worth looking for victims for the shape."""
+        return any(
+            info.shape.nodes <= self.whole[number] or (info.shape.nodes == 1 and width <= self.part[number])
+            for number, width in info.pairs
+        )
+
+
+def survey_due(trial: Trial) -> bool:
+    """Whether this decision has to ask again, for all that waits, whose runs might be stopped.
+
+    It must if something happened that opens new claims, if the minimum of a run has ended that somebody may take, and
+    after `Policy.review`, since standings drift with time.
+    """
+    state = trial.state
+    if state.claims != state.seen_claims or trial.now >= state.seen_at + trial.policy.review:
+        return True
+    return any(
+        run.charged and run.account.exposed and trial.ratio(run.account) >= 1.0 and _wanted(trial, run.account)
+        for run in state.newly_exposed
+    )
+
+
+def _wanted(trial: Trial, leaf: Account) -> bool:
+    """Whether an account with waiting work stands so far below that it may take runs of the leaf."""
+    for account in leaf.lineage:
+        siblings = account.parent.children if account.parent else trial.state.roots
+        bound = trial.ratio(account) * 1000
+        for other in siblings:
+            if other is not account and other.waiting and trial.ratio(other) * (1000 + trial.policy.margin) <= bound:
+                return True
+    return leaf.waiting > 0
+
+
+def claimants(trial: Trial) -> dict[Account, Reach]:
+    """Leaves whose waiting work might stop somebody's run, and how far it would reach."""
+    state = trial.state
+    waiting = [account for account in state.accounts.values() if account.waiting and account.leaf]
+    if trial.policy.preemption == "priority":
+        reach = Reach(trial, _unprotected(trial))
+        return dict.fromkeys(waiting, reach)
+    reaches: dict[tuple[Account, ...], Reach] = {}
+    found: dict[Account, Reach] = {}
+    common = [*state.orphans.values(), *state.uncharged_runs.values()]
     for leaf in waiting:
-        if leaf in state.exposed_leaves and trial.ratio(leaf) >= 1.0:
-            found[leaf] = common + exposed
-        elif any(_outweighed(trial, account, tops) for account in leaf.lineage):
-            found[leaf] = common + exposed
-        elif state.uncharged_runs or state.orphans:
-            found[leaf] = common
+        givers = tuple(
+            other
+            for other in state.exposed_leaves
+            if (trial.ratio(other) >= 1.0 if other is leaf else trial.may_take(leaf, other, 0))
+        )
+        if givers or common:
+            if givers not in reaches:
+                reaches[givers] = Reach(trial, [*common, *(run for each in givers for run in each.exposed.values())])
+            found[leaf] = reaches[givers]
     return found
 
 
-def _tops(trial: Trial) -> dict[Account | None, list[tuple[float, Account]]]:
-    """Of each parent, the two children with the highest ratios that have runs to give."""
-    tops: dict[Account | None, dict[Account, float]] = {}
-    for leaf in trial.state.exposed_leaves:
-        if trial.ratio(leaf) >= 1.0:
-            for account in leaf.lineage:
-                tops.setdefault(account.parent, {})[account] = trial.ratio(account)
-    return {
-        parent: sorted(((ratio, account) for account, ratio in children.items()), key=lambda top: -top[0])[:2]
-        for parent, children in tops.items()
-    }
-
-
-def _outweighed(trial: Trial, account: Account, tops: dict[Account | None, list[tuple[float, Account]]]) -> bool:
-    bound = trial.ratio(account) * (1000 + trial.policy.margin)
-    return any(other is not account and bound <= ratio * 1000 for ratio, other in tops.get(account.parent, ()))
+def _unprotected(trial: Trial) -> list[Run]:
+    state = trial.state
+    return [*state.uncharged_runs.values(), *(run for leaf in state.exposed_leaves for run in leaf.exposed.values())]
 
 
 def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
@@ -130,6 +177,8 @@ def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoCleari
         return NoClearing(0)
     info, now, grace = queue.info, trial.now, trial.policy.checkpoint_grace
     urgent = info.min_runtime <= trial.policy.urgent_minimum
+    if not Reach(trial, found).suffices(info):
+        return NoClearing(len(found))
     ripe = found if urgent else [run for run in found if run.ripe_at(now, grace) <= now]
     for number, width in zip(info.pools, info.widths, strict=True):
         plan = _clear(trial, queue, ripe, number, width) if ripe else None

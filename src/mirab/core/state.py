@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from mirab.core import folding, invariants
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.core.nodes import Bank, NodeState
-from mirab.core.queues import Pending, Queue, ShapeInfo, User
+from mirab.core.queues import Pending, Queue, ShapeInfo, Size, User
 from mirab.core.runs import Run
 from mirab.core.shares import Account, Window, rows
 from mirab.model.accounts import Budgets
@@ -34,6 +34,8 @@ class State:
 
     Attributes:
         version: grows whenever something happens that could let a blocked workload start.
+        claims: grows whenever something happens that could let a blocked workload stop somebody's run.
+        seen_version, seen_claims, seen_at: what the last decision that looked at everybody knew, and when it was.
         uncharged_runs, exposed_leaves: the runs that the contract does not protect (any more).
         exposures: heap of (end of minimum, run): protection that will run out.
         settlements: heap of (end of commitment, run).
@@ -49,6 +51,9 @@ class State:
         self.now = now
         self.folded = 0
         self.version = 0
+        self.claims = 0
+        self.seen_version = self.seen_claims = -1
+        self.seen_at: Instant = now
         self.banks = [Bank(pool) for pool in cluster.pools]
         self.usable: list[NodeMask] = [(1 << len(pool.nodes)) - 1 for pool in cluster.pools]
         self.places: dict[NodeName, tuple[int, int]] = {
@@ -63,7 +68,8 @@ class State:
         self.held: dict[WorkloadId, tuple[Pending, str]] = {}
         self.rejected: dict[WorkloadId, Pending] = {}
         self.shapes: dict[tuple[Shape, Duration], ShapeInfo] = {}
-        self.waiting_shapes: dict[ShapeInfo, None] = {}
+        self.waiting_sizes: dict[Size, dict[ShapeInfo, None]] = {}
+        self.gangs: dict[Queue, None] = {}
         self.unexplained: dict[Queue, None] = {}
         self.holds: dict[WorkloadId, Hold] = {}
         self.victims: dict[WorkloadId, dict[RunId, None]] = {}
@@ -73,6 +79,7 @@ class State:
         self.exemptions_in_force: dict[str, Exemption] = {}
         self.uncharged_runs: dict[RunId, Run] = {}
         self.exposed_leaves: dict[Account, None] = {}
+        self.newly_exposed: list[Run] = []
         self.exposures: list[tuple[Instant, RunId]] = []
         self.settlements: list[tuple[Instant, RunId]] = []
         self.overdue: list[tuple[Instant, RunId]] = []
@@ -135,6 +142,10 @@ class State:
     def commit(self, plan: Plan) -> None:
         """Take in what was decided. The engine's answers come later, as facts."""
         self.folded += 1
+        if plan.surveyed:
+            self.seen_at, self.seen_claims = plan.at, self.claims
+        self.seen_version = self.version
+        self.newly_exposed.clear()
         for change in plan.holds:
             folding.INTENTIONS[type(change)](self, change, plan.at)
         for action in plan.actions:
@@ -147,6 +158,11 @@ class State:
         invariants.check(self)
 
     # --- read ------------------------------------------------------------------------------------------------------
+    @property
+    def roots(self) -> list[Account]:
+        """The accounts at the top."""
+        return [account for account in self.accounts.values() if account.parent is None]
+
     def leaf_for(self, path: AccountPath) -> Account | None:
         """The account that work for `path` belongs to: itself, or the implicit child of an inner account."""
         account = self.accounts.get(path)
@@ -262,9 +278,12 @@ class State:
             info = self.info_for(workload.shape, account.path)
             queue = user.queues[workload.shape] = Queue(user, info)
             info.queues.setdefault(account.path, {})[user.name] = queue
-            self.waiting_shapes[info] = None
+            self.waiting_sizes.setdefault(info.size, {})[info] = None
+            if info.gang:
+                self.gangs[queue] = None
         queue.push(pending)
-        account.waiting += queue.info.charged
+        for above in account.lineage:
+            above.waiting += queue.info.charged
         self.pending[workload.id] = pending
         if queue.head is pending:
             self.unexplained[queue] = None
@@ -276,12 +295,14 @@ class State:
         was_head = queue.head is pending
         queue.remove(pending)
         del self.pending[pending.workload.id]
-        queue.user.account.waiting -= queue.info.charged
+        for above in queue.user.account.lineage:
+            above.waiting -= queue.info.charged
         if queue.entries:
             if was_head:
                 self.unexplained[queue] = None
             return
         self.unexplained.pop(queue, None)
+        self.gangs.pop(queue, None)
         user, info = queue.user, queue.info
         del user.queues[pending.workload.shape]
         waiting = info.queues[user.account.path]
@@ -289,14 +310,17 @@ class State:
         if not waiting:
             del info.queues[user.account.path]
             if not info.queues:
-                del self.waiting_shapes[info]
+                sizes = self.waiting_sizes[info.size]
+                del sizes[info]
+                if not sizes:
+                    del self.waiting_sizes[info.size]
 
     def expose(self, run: Run) -> None:
         """Its minimum is over: the contract protects it no longer."""
-        self.version += 1
         if run.charged:
             run.account.exposed[run.id] = run
             self.exposed_leaves[run.account] = None
+            self.newly_exposed.append(run)
         else:
             self.uncharged_runs[run.id] = run
 
@@ -337,6 +361,7 @@ class State:
     def capacity_changed(self) -> None:
         self.window.set_capacity(self.now, self.schedulable())
         self.version += 1
+        self.claims += 1
 
 
 def covers(above: str, path: str) -> bool:

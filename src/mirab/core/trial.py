@@ -47,6 +47,9 @@ class Trial:
         self.state = state
         self.policy = state.policy
         self.now = now
+        self.news = state.version != state.seen_version
+        """Whether anything was freed since the last decision; if not, what was blocked is blocked still."""
+        self.surveyed = False
         self.banks: list[Bank] = [bank.copy() for bank in state.banks]
         self.kept: list[list[Kept]] = [[] for _ in self.banks]
         self.actions: list[Action] = []
@@ -93,6 +96,7 @@ class Trial:
 
     def release(self, workload_id: WorkloadId) -> None:
         """Forget the nodes kept for it."""
+        self.news = True
         for kept in self.kept:
             kept[:] = [entry for entry in kept if entry.holder != workload_id or entry.reservation_id]
         self.holds.pop(workload_id, None)
@@ -135,6 +139,9 @@ class Trial:
     def _welcome(self, entry: Kept, info: ShapeInfo, account: Account) -> bool:
         return bool(entry.account) and (not info.charged or covers(entry.account, account.path))
 
+    def waiting_shapes(self) -> list[ShapeInfo]:
+        return [info for infos in self.state.waiting_sizes.values() for info in infos]
+
     def roomy_shapes(self) -> list[ShapeInfo]:
         """The waiting shapes for which enough nodes seem to be free; `place` knows for sure."""
         certain: list[list[int]] = []
@@ -145,25 +152,25 @@ class Trial:
             for entry in kept:
                 hidden |= entry.mask
             certain.append([(mask & ~hidden).bit_count() for mask in masks] if hidden else possible[-1])
-        return [
-            info
-            for info in self.state.waiting_shapes
-            if any(
-                info.shape.nodes <= certain[number][width]
-                or (info.shape.nodes <= possible[number][width] and self._enters(number, width, info))
-                for number, width in info.pairs
-            )
-        ]
+        found: list[ShapeInfo] = []
+        for (pairs, nodes), infos in self.state.waiting_sizes.items():
+            if any(nodes <= certain[number][width] for number, width in pairs):
+                found += infos
+            elif any(nodes <= possible[number][width] for number, width in pairs):
+                found += [info for info in infos if self._enters(info)]
+        return found
 
-    def _enters(self, number: int, width: int, info: ShapeInfo) -> bool:
-        """Whether nodes kept for others let the shape in."""
-        if any(entry.account for entry in self.kept[number]):
-            return True
-        gone, mask = self.gone_by(info), self.wide(number)[width]
-        for entry in self.kept[number]:
-            if entry.until < gone:
-                mask &= ~entry.mask
-        return mask.bit_count() >= info.shape.nodes
+    def _enters(self, info: ShapeInfo) -> bool:
+        """Whether nodes that are kept for others let the shape in."""
+        gone, nodes = self.gone_by(info), info.shape.nodes
+        for number, width in info.pairs:
+            mask = self.wide(number)[width]
+            for entry in self.kept[number]:
+                if entry.until < gone and not entry.account:
+                    mask &= ~entry.mask
+            if mask.bit_count() >= nodes:
+                return True
+        return False
 
     def fresh_masks(self, number: int) -> list[NodeMask]:
         """Nodes on which this decision itself has started something."""
@@ -224,7 +231,7 @@ class Trial:
         if not self._first_known:
             self._first_known = True
             for account in self.state.accounts.values():
-                if account.waiting and (self._first is None or self.standing(account) < self.standing(self._first)):
+                if account.waiting and account.leaf and (self._first is None or self.standing(account) < self.standing(self._first)):
                     self._first = account
         return self._first
 
@@ -326,5 +333,6 @@ class Trial:
         """What was decided."""
         wake_at = None if self.wake_at == FOREVER else self.wake_at
         return Plan(
-            self.now, self.state.folded, tuple(self.actions), tuple(self.hold_changes), tuple(self.waiting), wake_at
+            self.now, self.state.folded, tuple(self.actions), tuple(self.hold_changes), tuple(self.waiting), wake_at,
+            self.surveyed,
         )

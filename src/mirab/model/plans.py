@@ -125,6 +125,7 @@ class Plan:
     Attributes:
         holds: holds granted, moved, turned into claims, and released by this decision.
         waiting: reasons that are new or have changed.
+        surveyed: it asked for all that waits whose runs might be stopped, not only for what is new or has room.
         wake_at: when to decide again if nothing happens; None = only a fact can change anything. Always after `at`.
     """
 
@@ -134,3 +135,4 @@ class Plan:
     holds: tuple[HoldChange, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     wake_at: Instant | None = None
+    surveyed: bool = False

@@ -67,7 +67,7 @@ class Policy:
     hold_smallest_nodes: int = 2
     drains_max: int = 8
     preemptions_max: int = 256
-    review: Duration = 1 * MINUTE
+    review: Duration = 5 * MINUTE
     hold_review: Duration = 15 * MINUTE
     start_timeout: Duration = 10 * MINUTE
     stop_timeout: Duration = 5 * MINUTE
