@@ -1,0 +1,61 @@
+"""One replay with its report, and what it cost to make."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mirab.control.ports import Journal
+from mirab.model.policy import Policy
+from mirab.model.trace import Trace
+from mirab.model.units import Instant
+from mirab.sim.engine import replay
+from mirab.study.measures import Measures
+
+
+def replay_report(
+    trace: Trace,
+    policy: Policy,
+    *,
+    journals: Sequence[Journal] = (),
+    progress: Callable[[Instant], None] | None = None,
+    until: Instant | None = None,
+) -> dict[str, Any]:
+    """Replay a trace under a policy; its report, with the `performance` of the replay.
+
+    Args:
+        journals: told of every decision beside the measures.
+        progress: called with the instant reached now and then.
+        until: decide nothing after this instant.
+
+    Raises:
+        ValueError: the trace's period ends before it starts, its node events name a node that the cluster does not
+            have, or two workloads have one id.
+    """
+    measures = Measures(trace, policy)
+    began = time.perf_counter()
+    done = replay(trace, policy, journals=(measures, *journals), progress=progress, until=until, attach=measures.attach)
+    wall = time.perf_counter() - began
+    return measures.report(performance(wall, len(trace.arrivals), done.passes))
+
+
+def performance(wall_s: float, workloads: int, passes: int) -> dict[str, Any]:
+    """The `performance` part of a report."""
+    return {
+        "wall_s": round(wall_s, 3),
+        "workloads_per_s": round(workloads / wall_s, 1) if wall_s > 0 else None,
+        "passes": passes,
+        "peak_rss_mib": peak_rss_mib(),
+    }
+
+
+def peak_rss_mib() -> float | None:
+    """Most memory that this process has held so far, the log included; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)
