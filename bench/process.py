@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -65,11 +66,20 @@ def median_of(count: int, measure: Callable[[], Measured]) -> Measured:
 
 
 def synthetic_log(name: str, *arguments: str) -> list[str]:
-    """Arguments of `mirab sim` for a log that `mirab synth` makes once into out/bench/NAME."""
+    """Arguments of `mirab sim` for a log that `mirab synth` makes into out/bench/NAME, unless it is there already."""
     folder = OUT / name
-    if not (folder / "cluster.yaml").exists():
+    made_by = folder / "made-by.txt"
+    recipe = " ".join([*arguments, _generator()])
+    if not made_by.exists() or made_by.read_text() != recipe:
         mirab("synth", "--out", str(folder), *arguments)
+        made_by.write_text(recipe)
     return log_arguments(folder)
+
+
+def _generator() -> str:
+    """A checksum of the code that makes synthetic logs: another code makes another log."""
+    files = (ROOT / "src" / "mirab" / "sim" / name for name in ("population.py", "synthetic.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def log_arguments(folder: Path) -> list[str]:
