@@ -25,14 +25,14 @@ def bundled(name: str) -> Path:
 def command(html: str, json: str | None, quiet: bool) -> None:
     """Replay eleven days of Microsoft's Philly cluster under priorities and under budgets, and compare."""
     from mirab.cli.inputs import choose_policy, load_trace
-    from mirab.cli.replaying import measured
+    from mirab.cli.parallel import measured_all
     from mirab.cli.results import write_comparison
 
     output = OutputChoice(json, html)
     check_outputs((json, html), ())
     say(f"Replaying 20,406 real jobs, October 2017, under {' and '.join(POLICIES)} ...")
     trace = load_trace(_choice(), quiet=quiet)
-    write_comparison([measured(trace, choose_policy(name), quiet=quiet) for name in POLICIES], output)
+    write_comparison(measured_all(trace, [choose_policy(name) for name in POLICIES], quiet=quiet), output)
     if output.text:
         emit(f"\nThe page with pictures: {html}")
 

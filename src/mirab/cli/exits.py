@@ -73,6 +73,8 @@ _OS_ADVICE = {
     errno.EEXIST: "exists already: remove it or choose another name",
     errno.ENOSPC: "could not be written, the disk is full: free some space or choose another place",
     errno.EDQUOT: "could not be written, your quota is used up: free some space or choose another place",
+    errno.ETIMEDOUT: "did not answer in time: check the address, and that it runs",
+    errno.ECONNREFUSED: "does not answer: check the address, and that it runs",
     errno.ENAMETOOLONG: "has a name that is too long: choose a shorter one",
 }
 

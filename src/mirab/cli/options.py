@@ -79,6 +79,10 @@ SETTING_OPTION = click.option(
     help="Change a setting of the policy, such as window=14d; repeat for more. See `mirab policies`.",
 )  # fmt: skip
 
+JOBS_OPTION = click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Replays at a time. Default: one for each core."
+)
+
 QUIET_OPTION = click.option("--quiet", "-q", is_flag=True, help="No progress bar, although this is a terminal.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
@@ -18,13 +19,20 @@ if TYPE_CHECKING:
 
 
 def measured(
-    trace: Trace, policy: Policy, *, journal: str | None = None, until: int | None = None, quiet: bool = False
+    trace: Trace,
+    policy: Policy,
+    *,
+    journal: str | None = None,
+    until: int | None = None,
+    quiet: bool = False,
+    reached: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """The report of a replay.
 
     Args:
         journal: file for the record of every decision.
         until: instant after which nothing is decided.
+        reached: told the instants that the replay reaches, in place of a bar.
     """
     from mirab.sim.engine import Ending, replay
     from mirab.study.journalfile import JournalFile
@@ -38,7 +46,7 @@ def measured(
             path = open_things.enter_context(whole(Path(journal)))
             journals.append(open_things.enter_context(JournalFile(path, trace, policy)))
         tell = open_things.enter_context(bar(f"Replaying under {policy.name}", trace.ends_at, quiet=quiet))
-        done = replay(trace, policy, journals=journals, progress=tell, until=until, attach=measures.attach)
+        done = replay(trace, policy, journals=journals, progress=reached or tell, until=until, attach=measures.attach)
     report = measures.report(_performance(time.perf_counter() - began, len(trace.arrivals), done.passes))
     if done.ending is Ending.STUCK:
         say(f"{done.unfinished:,} workloads never ended: {done.ending.value}. `mirab explain` on a --journal says why.")
