@@ -38,8 +38,11 @@ def tell(story: Json) -> str:
     """The story as lines of at most 100 columns."""
     names = _names(story)
     lines = [*_heading(story, names), ""]
-    turns = [(wait["from_s"], 1, _wait_lines(wait, names)) for wait in story["waits"]]
-    turns += [(run["decided_s"], 0, _run_lines(run, story["unit"], names)) for run in story["runs"]]
+    turns = [(wait["from_s"], 2 * turn, _wait_lines(wait, names)) for turn, wait in enumerate(story["waits"])]
+    turns += [
+        (run["decided_s"], 2 * turn + 1, _run_lines(run, story["unit"], names))
+        for turn, run in enumerate(story["runs"])
+    ]
     for _, _, told in sorted(turns, key=lambda turn: turn[:2]):
         lines += told
     return printable("\n".join([*lines, "", *_wrap(_conclusion(story, names), "")]) + "\n")
