@@ -26,6 +26,7 @@ from mirab.model.reasons import (
     HeadroomKept,
     HoldTaken,
     InOrder,
+    NotEnoughClaimable,
     QuotaFull,
     SavingUp,
     WaitReason,
@@ -90,7 +91,26 @@ def _turns(trial: Trial) -> Turns:
             _join_all(turns, info)
     if trial.surveyed:
         _join_claimants(trial, turns)
+    for queue, ripe_at in state.awaiting.items():
+        if ripe_at <= trial.now:
+            _join(turns, queue)
+        else:
+            trial.wake(ripe_at)
+    if trial.news:
+        _join_gangs(trial, turns)
     return turns
+
+
+def _join_gangs(trial: Trial, turns: Turns) -> None:
+    """Gangs that were a few nodes short of a hold: those nodes may be free now, before others take them."""
+    free = max(trial.wide(number)[bank.slots].bit_count() for number, bank in enumerate(trial.banks))
+    if not free:
+        return
+    for queue in trial.state.gangs:
+        waiting = queue.head.waiting
+        if waiting is not None and isinstance(waiting.reason, NotEnoughClaimable):
+            if waiting.reason.nodes - waiting.reason.claimable <= free:
+                _join(turns, queue)
 
 
 def _shapes_to_try(trial: Trial) -> list[ShapeInfo]:
@@ -256,9 +276,9 @@ def _serve_uncharged(trial: Trial) -> None:
         if not queue.info.charged:
             _join(turns, queue)
     if trial.news:
-        left = trial.gpus_free() - trial.headroom()
-        for info in trial.roomy_shapes() if left > 0 else ():
-            if not info.charged and info.slots <= left:
+        free, headroom, slots = trial.gpus_free(), trial.headroom(), trial.state.cluster.slots
+        for info in trial.roomy_shapes() if free else ():
+            if not info.charged and info.slots + min(headroom, slots - info.slots) <= free:
                 _join_all(turns, info)
     if not turns:
         return
@@ -276,7 +296,7 @@ def _serve_one_uncharged(trial: Trial, queue: Queue, given: dict[Account, Charge
         return False
     leaf, info = queue.user.account, queue.info
     headroom, free = trial.headroom(), trial.gpus_free()
-    if free - info.shape.nodes * max(info.widths) < headroom:
+    if info.slots <= free < info.slots + min(headroom, trial.state.cluster.slots - info.slots):
         trial.wait(pending, HeadroomKept(headroom, free))
         return False
     place_ = place(trial, info, leaf)

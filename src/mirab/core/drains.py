@@ -24,6 +24,7 @@ def serve_drains(trial: Trial) -> None:
         runs = runs_on(trial, place)
         if state.healthy_again:
             trial.actions.append(Resume(node))
+            trial.node_returns(place)
             continue
         if state.health is Health.DEGRADED:
             if draining >= trial.policy.drains_max:
@@ -49,7 +50,7 @@ def _stop_at(trial: Trial, runs: list[Run]) -> Instant | None:
     """The latest remaining minimum on the node: so no GPU of it idles while another run has hours left."""
     if trial.policy.drains != "contract":
         return None
-    return max((run.expected_protection for run in runs), default=trial.now)
+    return max((run.unprotected_at for run in runs), default=trial.now)
 
 
 def _press(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]) -> None:
@@ -60,7 +61,12 @@ def _press(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]
         trial.wake(at)
         return
     for run in runs:
-        if run.stop_by is None and run.id not in trial.stopped and run.started_at is not None:
+        if (
+            run.stop_by is None
+            and run.id not in trial.stopped
+            and run.started_at is not None
+            and run.excused_until <= trial.now
+        ):
             trial.stop(run, DrainedFrom(node, state.cause))
 
 

@@ -50,7 +50,7 @@ def blocked_reason(trial: Trial, queue: Queue, plan: NoClearing, no_hold: WaitRe
         return standing
     if isinstance(no_hold, NotEnoughClaimable):
         return no_hold
-    return no_free_gpus(trial, queue, plan.victims)
+    return no_free_gpus(trial, queue, plan.nodes)
 
 
 def _kept_for(trial: Trial, queue: Queue) -> BlockedBehind | None:
@@ -84,7 +84,7 @@ def _nodes_free(trial: Trial, queue: Queue) -> int:
     )
 
 
-def no_free_gpus(trial: Trial, queue: Queue, victims: int) -> NoFreeGpus:
+def no_free_gpus(trial: Trial, queue: Queue, claimable: int) -> NoFreeGpus:
     info = queue.info
     exposures = trial.state.exposures
     return NoFreeGpus(
@@ -94,6 +94,6 @@ def no_free_gpus(trial: Trial, queue: Queue, victims: int) -> NoFreeGpus:
         sum(
             trial.banks[number].free_slots(trial.open_nodes(number, info, queue.user.account)) for number in info.pools
         ),
-        victims,
+        claimable,
         exposures[0][0] if exposures else None,
     )

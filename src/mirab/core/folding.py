@@ -12,7 +12,7 @@ from mirab.core.runs import Run
 from mirab.model import events as facts
 from mirab.model import plans
 from mirab.model.events import REQUEUED, Outcome
-from mirab.model.reasons import PreemptedFor, Reserved
+from mirab.model.reasons import AwaitingCheckpoint, PreemptedFor, Reserved
 from mirab.model.units import FOREVER, Instant
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run_started(state: State, event: facts.RunStarted) -> None:
         return
     run.started_at = state.now
     run.vouched = event.checkpoints_vouched
-    run.protected_until = state.now + run.min_runtime
+    run.protected_until = state.now + (run.min_runtime if state.policy.contract else 0)
     state.settle(run)
     if run.rate:
         state.commit_charge(run, state.now + max(run.min_runtime, state.policy.commitment_floor))
@@ -148,13 +148,18 @@ def refused(state: State, event: facts.ActionRefused) -> None:
     if event.action == "start" and run.started_at is None:
         run_ended(state, facts.RunEnded(event.at, run.id, Outcome.LAUNCH_FAILED, 0))
     elif event.action == "preempt" and run.stopping:
-        if run.beneficiary is not None:
-            state.victims.get(run.beneficiary, {}).pop(run.id, None)
+        beneficiary = run.beneficiary
         run.stop_by = run.beneficiary = None
+        run.excused_until = state.now + state.policy.stop_timeout
         state.late.pop(run.id, None)
         state.orphans.pop(run.id, None)
-        heappush(state.exposures, (run.protected_until, run.id))
+        heappush(state.exposures, (run.unprotected_at, run.id))
         state.claims += 1
+        if beneficiary is not None:
+            state.victims.get(beneficiary, {}).pop(run.id, None)
+            pending = state.pending.get(beneficiary)
+            if pending is not None and state.holds[beneficiary].claim:
+                drop_hold(state, pending)
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
@@ -214,7 +219,7 @@ def reservation_approved(state: State, event: facts.ReservationApproved) -> None
 
 
 def reservation_cancelled(state: State, event: facts.ReservationCancelled) -> None:
-    if state.reservations.pop(event.reservation_id, None) is not None:
+    if event.reservation_id in state.reservations:
         end_reservation(state, event.reservation_id)
 
 
@@ -346,6 +351,9 @@ def drop_hold(state: State, pending: Pending) -> None:
         commit_hold(state, pending, granted.pool, -1)
         if pending.queue is not None and pending.queue.user.account.hold == pending.workload.id:
             pending.queue.user.account.hold = None
+        pending.waiting = None
+        if pending.queue is not None:
+            state.unexplained[pending.queue] = None
         for run_id in state.victims.pop(pending.workload.id, {}):
             state.orphans[run_id] = state.runs[run_id]
         state.version += 1
@@ -353,14 +361,20 @@ def drop_hold(state: State, pending: Pending) -> None:
 
 
 def hold_released(state: State, change: plans.HoldReleased, now: Instant) -> None:
+    if change.reservation_id is not None:
+        end_reservation(state, change.reservation_id)
+        return
     pending = state.pending.get(change.workload_id)
     if pending is not None:
         drop_hold(state, pending)
 
 
 def end_reservation(state: State, reservation_id: str) -> None:
+    state.charge_reservation(reservation_id, -1)
+    state.reservations.pop(reservation_id, None)
     state.reserved.pop(reservation_id, None)
     state.version += 1
+    state.claims += 1
 
 
 INTENTIONS: dict[type[Any], Callable[[State, Any, Instant], None]] = {
@@ -382,3 +396,7 @@ def explained(state: State, waiting: plans.Waiting) -> None:
     if pending is not None and pending.queue is not None:
         pending.waiting = waiting
         state.unexplained.pop(pending.queue, None)
+        if isinstance(waiting.reason, AwaitingCheckpoint):
+            state.awaiting[pending.queue] = waiting.reason.until
+        else:
+            state.awaiting.pop(pending.queue, None)

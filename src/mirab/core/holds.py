@@ -28,15 +28,16 @@ from mirab.model.units import FOREVER, Instant, NodeMask, RunId
 
 def serve_holds(trial: Trial) -> None:
     """Start the gangs whose nodes are free, stop what is left where a hold is due, mend what a lost node broke."""
-    for workload_id, hold in list(trial.state.holds.items()):
-        pending = trial.state.pending.get(workload_id)
-        if pending is None or pending.queue is None:
-            continue
+    for workload_id, hold in trial.state.holds.items():
+        pending = trial.state.pending[workload_id]
         queue = pending.queue
-        trial.hold_of.setdefault(queue.user.account, workload_id)
-        if hold.mask & ~trial.state.usable[hold.pool]:
+        if queue is None:
+            continue
+        if not hold.claim:
+            trial.hold_of.setdefault(queue.user.account, workload_id)
+        if trial.news and hold.mask & ~trial.usable[hold.pool]:
             _replace(trial, queue, pending, hold)
-        elif not _start_if_free(trial, queue, pending, hold):
+        elif not (trial.news and _start_if_free(trial, queue, pending, hold)):
             _press(trial, queue, pending, hold)
 
 
@@ -51,35 +52,27 @@ def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> 
     mask = choose(bank, own, shape, hold.slots_per_node)
     if not mask:
         return False
-    victims = len(trial.state.victims.get(pending.workload.id, ()))
-    reason = HoldDue(hold.granted_at) if hold.until > hold.granted_at and not hold.claim else VictimsGone(victims)
-    trial.release(pending.workload.id)
-    trial.holds[pending.workload.id] = hold
+    reason = VictimsGone(hold.victims) if hold.claim else HoldDue(hold.granted_at)
     trial.start(queue, pending.workload.id, allocation(hold.pool, mask, shape, hold.slots_per_node), reason)
     return True
 
 
 def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     """Tell the runs still there to go, each so that its notice ends when the hold is due."""
-    victims = [trial.state.runs[run_id] for run_id in trial.state.victims.get(pending.workload.id, ())]
-    if any(run.stuck for run in victims):
-        _give_up(trial, pending, "a run on its nodes does not stop")
+    victims = [trial.state.runs[run_id] for run_id in trial.state.victims[pending.workload.id]]
+    if any(run.stuck for run in victims) or (hold.claim and not victims and trial.news and hold.victims):
+        _give_up(trial, pending, "its nodes did not come free as planned")
     elif hold.claim:
-        last = max((run.stop_by or trial.now for run in victims), default=trial.now)
-        trial.wait(pending, AwaitingVictims(last, len(victims)), last)
-    elif trial.now >= hold.until and any(trial.state.runs[run_id].stop_by is None for run_id in _spared(trial, hold)):
+        last = max((run.stop_by or trial.now for run in victims), default=hold.until)
+        trial.wait(pending, AwaitingVictims(last, max(1, len(victims))))
+    elif trial.now >= hold.until and any(run_id in trial.state.runs for run_id in hold.spared):
         _replace(trial, queue, pending, hold)
     else:
         if trial.now >= hold.until - trial.policy.grace_max:
             _stop_in_time(trial, queue, pending, hold)
         trial.wake(hold.until - trial.policy.grace_max)
         trial.wake(hold.until)
-        trial.wait(pending, HoldsNodes(hold.until, hold.mask.bit_count()), hold.until)
-
-
-def _spared(trial: Trial, hold: Hold) -> list[RunId]:
-    """Runs still on the held nodes that end by their own limits, and had until T to do so."""
-    return [run_id for run_id in hold.spared if run_id in trial.state.runs]
+        trial.wait(pending, HoldsNodes(hold.until, hold.mask.bit_count()))
 
 
 def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
@@ -88,7 +81,7 @@ def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> N
             continue
         if run.stop_by is not None or run.id in trial.stopped:
             continue
-        at = max(hold.until - min(run.workload.shape.grace, trial.policy.grace_max), run.expected_protection)
+        at = max(hold.until - min(run.workload.shape.grace, trial.policy.grace_max), run.unprotected_at)
         if trial.now < at:
             trial.wake(at)
         elif run.started_at is not None:
@@ -99,17 +92,17 @@ def _replace(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     """A node was lost, or a run stayed past its limit: keep the rest, find others, and a new T."""
     trial.release(pending.workload.id)
     found = find(trial, queue, pending, prefer=hold.mask)
-    if isinstance(found, Hold):
-        trial.holds[pending.workload.id] = hold
-        trial.grant(queue, found)
-        trial.wait(pending, HoldsNodes(found.until, found.mask.bit_count()), found.until)
-        return
     trial.holds[pending.workload.id] = hold
-    _give_up(trial, pending, "a held node was lost and none can replace it")
+    if isinstance(found, Hold) and not hold.claim:
+        trial.grant(queue, found)
+        trial.wait(pending, HoldsNodes(found.until, found.mask.bit_count()))
+    else:
+        _give_up(trial, pending, "a node was lost and none can replace it")
 
 
 def _give_up(trial: Trial, pending: Pending, why: str) -> None:
     trial.release(pending.workload.id)
+    trial.news = True
     trial.hold_changes.append(HoldReleased(pending.workload.id, why))
     trial.wake(trial.now + trial.policy.review)
 
@@ -118,24 +111,19 @@ def hold_for(trial: Trial, queue: Queue, pending: Pending) -> WaitReason | None:
     """Grant a hold to a blocked gang if it may have one; otherwise say why not. None = nodes are held for it now."""
     leaf = queue.user.account
     holder = trial.hold_of.get(leaf) if trial.policy.contract else None
-    gangs = [workload_id for workload_id, hold in trial.holds.items() if not _is_quick(hold)]
-    if holder is not None and holder in trial.holds and not _is_quick(trial.holds[holder]):
-        return HoldTaken(holder, len(gangs))
-    if len(gangs) >= trial.policy.holds_max:
-        return HoldTaken(None, len(gangs))
+    given = sum(not hold.claim for hold in trial.holds.values())
+    if holder is not None and holder in trial.holds:
+        return HoldTaken(holder, given)
+    if given >= trial.policy.holds_max:
+        return HoldTaken(None, given)
     found = find(trial, queue, pending)
     if not isinstance(found, Hold):
         return found
     trial.hold_of[leaf] = pending.workload.id
     trial.grant(queue, found)
-    trial.wait(pending, HoldsNodes(found.until, found.mask.bit_count()), found.until)
+    trial.wait(pending, HoldsNodes(found.until, found.mask.bit_count()))
     trial.wake(found.until)
     return None
-
-
-def _is_quick(hold: Hold) -> bool:
-    """A claim that was made for victims that stop at once is not a hold in the sense of the limits."""
-    return hold.claim
 
 
 def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> Hold | NotEnoughClaimable:
@@ -144,22 +132,38 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
     Walks the runs from the one that is claimable last: the first set large enough without the rest gives T.
     """
     info, best_seen = queue.info, 0
-    horizon = trial.now + trial.policy.min_runtime_cap + trial.policy.grace_max
-    for number, width in zip(info.pools, info.widths, strict=True):
-        among = trial.state.usable[number]
+    wanted = info.shape.nodes
+    for number, width in info.pairs:
+        among = trial.usable[number]
         for entry in trial.kept[number]:
             among &= ~entry.mask
-        runs = _claimable(trial, queue, pending, number)
-        mask, until, seen = _earliest(trial, number, width, info.shape.nodes, among, runs, horizon)
+        for mask in trial.fresh_masks(number):
+            among &= ~mask
+        seen = _within_horizon(trial, queue, number, among).bit_count()
+        best_seen = max(best_seen, seen)
+        if seen < wanted and width >= trial.banks[number].slots:
+            continue
+        runs = _claimable(trial, queue, number)
+        mask, until, seen = _earliest(trial, number, width, wanted, among, runs)
         best_seen = max(best_seen, seen)
         if mask:
-            chosen = _tidy(trial, number, width, info.shape.nodes, mask, until, runs, prefer)
-            spared = tuple(run.id for at, run, mine in runs if not mine and run.allocation.mask & chosen)
+            chosen = _tidy(wanted, mask, until, runs, prefer)
+            spared = tuple(run.id for _, run, mine in runs if not mine and run.allocation.mask & chosen)
             return Hold(pending.workload.id, number, chosen, width, until, trial.now, spared=spared)
-    return NotEnoughClaimable(info.shape.nodes, best_seen)
+    return NotEnoughClaimable(wanted, best_seen)
 
 
-def _claimable(trial: Trial, queue: Queue, pending: Pending, number: int) -> list[tuple[Instant, Run, bool]]:
+def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) -> NodeMask:
+    """Whole nodes that could be clear within the horizon: a bound that costs nothing per run once it is known."""
+    added = max(queue.info.rates) * queue.info.commitment
+    for leaf, mask in trial.pinned(number).items():
+        if mask & among and (leaf is queue.user.account or not trial.may_take(queue.user.account, leaf, added)):
+            if leaf is not queue.user.account or trial.ratio(leaf) < 1.0:
+                among &= ~mask
+    return among
+
+
+def _claimable(trial: Trial, queue: Queue, number: int) -> list[tuple[Instant, Run, bool]]:
     """(when it is gone, run, whether it would be stopped for it) for all runs of a pool, latest first."""
     added = max(queue.info.rates) * queue.info.commitment
     may: dict[Account, bool] = {}
@@ -176,7 +180,7 @@ def _gone_at(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account
         return (FOREVER if run.stuck else max(trial.now, run.stop_by or trial.now + trial.policy.grace_max)), True
     if trial.policy.preemption == "budget" and _may_stop(trial, queue, run, added, may):
         grace = min(run.workload.shape.grace, trial.policy.grace_max)
-        return max(trial.now, run.expected_protection) + grace, True
+        return max(trial.now, run.unprotected_at) + grace, True
     return max(trial.now, run.limit_at()), False
 
 
@@ -197,15 +201,10 @@ def _may_stop(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Accoun
 
 
 def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMask,
-              runs: list[tuple[Instant, Run, bool]], horizon: Instant) -> tuple[NodeMask, Instant, int]:  # fmt: skip
+              runs: list[tuple[Instant, Run, bool]]) -> tuple[NodeMask, Instant, int]:  # fmt: skip
     """(nodes claimable by T, T, how many nodes are claimable within the horizon)."""
-    if trial.policy.preemption == "none" or not trial.policy.contract:
-        horizon = FOREVER - 1
-    for mask in trial.fresh_masks(number):
-        among &= ~mask
-    whole = width >= trial.banks[number].slots
-    blocked = 0
-    place = 0
+    horizon, whole = trial.horizon(), width >= trial.banks[number].slots
+    blocked = place = 0
     while place < len(runs) and runs[place][0] > horizon:
         blocked |= _blocks(trial, runs[place][1], number, width, whole)
         place += 1
@@ -229,8 +228,8 @@ def _blocks(trial: Trial, run: Run, number: int, width: int, whole: bool) -> Nod
     return run.allocation.mask & ~trial.wide(number)[width]
 
 
-def _tidy(trial: Trial, number: int, width: int, wanted: int, mask: NodeMask, until: Instant,
-          runs: list[tuple[Instant, Run, bool]], prefer: NodeMask) -> NodeMask:  # fmt: skip
+def _tidy(wanted: int, mask: NodeMask, until: Instant, runs: list[tuple[Instant, Run, bool]],
+          prefer: NodeMask) -> NodeMask:  # fmt: skip
     """Exactly `wanted` of the nodes: those preferred, then those claimable before T, then the lowest."""
     chosen = lowest(mask & prefer, min(wanted, (mask & prefer).bit_count())) if mask & prefer else 0
     late = 0

@@ -41,6 +41,9 @@ def _check_accounts(state: State) -> None:
             usage[account.path] += run.rate if run.charged and run.started_at is not None else 0
             commitment[account.path] += run.rate if run.committed_until else 0
             slots[account.path] += run.allocation.slots
+    for leaf, rate in state.charging.values():
+        for account in leaf.lineage:
+            usage[account.path] += rate
     for path, account in state.accounts.items():
         assert account.usage.rate == usage[path], f"{path} is charged {account.usage.rate}, its runs use {usage[path]}"
         assert account.commitment.rate == commitment[path], f"{path} commits another rate than its runs"
@@ -67,12 +70,12 @@ def _check_queues(state: State) -> None:
 
 
 def _check_holds(state: State) -> None:
-    taken = [0] * len(state.banks)
+    taken = {claim: [0] * len(state.banks) for claim in (False, True)}
     for workload_id, hold in state.holds.items():
         assert workload_id in state.pending, f"nodes are held for {workload_id}, which does not wait"
         if not hold.claim or hold.slots_per_node >= state.banks[hold.pool].slots:
-            assert not taken[hold.pool] & hold.mask, f"nodes of {workload_id}'s hold are held twice"
-            taken[hold.pool] |= hold.mask
+            assert not taken[hold.claim][hold.pool] & hold.mask, f"nodes of {workload_id}'s hold are held twice"
+            taken[hold.claim][hold.pool] |= hold.mask
     for workload_id, runs in state.victims.items():
         for run_id in runs:
             assert state.runs[run_id].stopping, f"{run_id} is a victim of {workload_id} and was not told to stop"

@@ -49,8 +49,20 @@ class Pending:
 class ShapeInfo:
     """What is worked out once for each distinct shape, and the queues that wait with it, by account."""
 
-    __slots__ = ("charged", "commitment", "gang", "min_runtime", "pairs", "pools", "queues", "rates", "size", "shape", "slots",
-                 "widths")
+    __slots__ = (
+        "charged",
+        "commitment",
+        "gang",
+        "min_runtime",
+        "pairs",
+        "pools",
+        "queues",
+        "rates",
+        "size",
+        "shape",
+        "slots",
+        "widths",
+    )
 
     def __init__(self, shape: Shape, pools: tuple[int, ...], widths: tuple[int, ...], rates: tuple[ChargeRate, ...],
                  min_runtime: Duration, commitment: Duration, gang: bool) -> None:  # fmt: skip

@@ -31,25 +31,31 @@ class Clearing:
 
 @dataclass(frozen=True, slots=True)
 class NoClearing:
-    """There is none: `victims` could be stopped at all; `ripe_at` = a plan exists then, once they checkpoint."""
+    """There is none.
+
+    `victims`: runs that could be stopped at all; `nodes`: nodes that this would clear; `ripe_at`: a plan exists then,
+    once they have checkpointed.
+    """
 
     victims: int
+    nodes: int = 0
     ripe_at: Instant | None = None
 
 
 class Reach:
     """How much stopping every run of a set could make room for: a bound that spares most searches.
 
-    `whole[p]`: nodes of pool p that would be clear; `part[p]`: most slots that would be free on one node.
+    `whole[p]`: nodes of pool p that would be clear, `added[p]` those of them that are not now; `part[p]`: most slots that would be free on one node.
     """
 
-    __slots__ = ("part", "whole")
+    __slots__ = ("added", "part", "whole")
 
     def __init__(self, trial: Trial, runs: list[Run]) -> None:
         self.whole: list[int] = []
         self.part: list[int] = []
+        self.added: list[int] = []
         for number, bank in enumerate(trial.banks):
-            usable = trial.state.usable[number]
+            usable = trial.usable[number]
             for entry in trial.kept[number]:
                 if not entry.until and not entry.account:
                     usable &= ~entry.mask
@@ -63,6 +69,7 @@ class Reach:
             clear = bank.free[bank.slots] | touched
             clear ^= sum(1 << node for node, slots in freed.items() if slots + bank.level(node) < bank.slots)
             self.whole.append((clear & usable).bit_count())
+            self.added.append((clear & usable & ~bank.free[bank.slots]).bit_count())
             best = max((slots + bank.level(node) for node, slots in freed.items() if usable >> node & 1), default=0)
             self.part.append(bank.slots if self.whole[-1] else best)
 
@@ -172,13 +179,18 @@ def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoCleari
     Order of plans: no charged victims, least loss, fewest gangs, lowest id. A workload that is not urgent takes only
     victims that have just checkpointed.
     """
+    coming = _coming_free(trial, queue)
+    if coming is not None:
+        return coming
     found = eligible(trial, queue, pending)
     if not found:
         return NoClearing(0)
     info, now, grace = queue.info, trial.now, trial.policy.checkpoint_grace
     urgent = info.min_runtime <= trial.policy.urgent_minimum
-    if not Reach(trial, found).suffices(info):
-        return NoClearing(len(found))
+    reach = Reach(trial, found)
+    nodes = max((reach.added[number] for number in info.pools), default=0)
+    if not reach.suffices(info):
+        return NoClearing(len(found), nodes)
     ripe = found if urgent else [run for run in found if run.ripe_at(now, grace) <= now]
     for number, width in zip(info.pools, info.widths, strict=True):
         plan = _clear(trial, queue, ripe, number, width) if ripe else None
@@ -188,15 +200,15 @@ def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoCleari
         for number, width in zip(info.pools, info.widths, strict=True):
             later = _clear(trial, queue, found, number, width)
             if later is not None:
-                return NoClearing(len(later.victims), min(
+                return NoClearing(len(later.victims), nodes, min(
                     at for run in later.victims if (at := run.ripe_at(now, grace)) > now
                 ))  # fmt: skip
-    return NoClearing(len(found))
+    return NoClearing(len(found), nodes)
 
 
 def _clear(trial: Trial, queue: Queue, victims: list[Run], number: int, width: int) -> Clearing | None:
     here = [run for run in victims if run.allocation.pool == number]
-    among = trial.open_nodes(number, queue.info, queue.user.account)
+    among = trial.open_nodes(number, queue.info, queue.user.account, trial.policy.grace_max)
     if queue.info.shape.nodes > 1 and width >= trial.banks[number].slots:
         return _clear_whole(trial, here, number, among, queue.info.shape.nodes)
     return _clear_parts(trial, queue, here, number, among, width)
@@ -309,11 +321,41 @@ def _clear_parts(
     return Clearing(number, mask, width, tuple(stopped.values()))
 
 
+def _coming_free(trial: Trial, queue: Queue) -> Clearing | None:
+    """A node where victims of others' claims leave more than those claims need: nobody else has to stop."""
+    if queue.info.shape.nodes > 1:
+        return None
+    for number, width in queue.info.pairs:
+        promised: dict[int, int] = {}
+        for hold in trial.holds.values():
+            if hold.claim and hold.pool == number and hold.slots_per_node < trial.banks[number].slots:
+                for node in nodes_of(hold.mask & trial.usable[number]):
+                    promised[node] = promised.get(node, 0) + hold.slots_per_node
+        for node, slots in sorted(promised.items()):
+            if _leaving(trial, number, node) + trial.banks[number].level(node) - slots >= width:
+                return Clearing(number, 1 << node, width, ())
+    return None
+
+
+def _leaving(trial: Trial, number: int, node: int) -> int:
+    """Slots of the node that runs which were told to stop will free."""
+    return sum(
+        run.allocation.slots_per_node
+        for run in trial.state.runs.values()
+        if run.allocation.pool == number
+        and run.allocation.mask >> node & 1
+        and not run.stuck
+        and (run.stopping or run.id in trial.stopped)
+    )
+
+
 def _clear_node(
     trial: Trial, bank: Bank, node: int, runs: list[Run], width: int
 ) -> tuple[tuple[bool, Charge, int, str], int, list[Run]] | None:
     """The cheapest victims that free `width` slots of one node: (cost, node, victims)."""
     needed = width - bank.level(node)
+    if needed <= 0:
+        return None
     cap, now = trial.policy.claimed_loss_cap, trial.now
     ordered = sorted(runs, key=lambda run: (run.charged, run.loss(now, cap), run.id))
     chosen: list[Run] = []
@@ -352,7 +394,16 @@ def claim(trial: Trial, queue: Queue, pending: Pending, plan: Clearing) -> None:
         until = max(until, gone_at)
     trial.grant(
         queue,
-        Hold(pending.workload.id, plan.pool, plan.mask, plan.width, until, trial.now, claim=True),
+        Hold(
+            pending.workload.id,
+            plan.pool,
+            plan.mask,
+            plan.width,
+            until,
+            trial.now,
+            claim=True,
+            victims=len(plan.victims),
+        ),
     )
     trial.wake(until + trial.policy.stop_timeout)
 

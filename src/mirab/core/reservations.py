@@ -20,11 +20,11 @@ def serve_reservations(trial: Trial) -> None:
         choose_at = reservation.begin - trial.policy.min_runtime_cap - 2 * trial.policy.grace_max
         hold = trial.state.reserved.get(reservation.id)
         if trial.now >= reservation.end:
-            trial.hold_changes.append(HoldReleased(_holder(reservation), "the reservation has ended"))
+            trial.hold_changes.append(HoldReleased(_holder(reservation), "the reservation has ended", reservation.id))
             _forget(trial, reservation)
         elif trial.now < choose_at:
             trial.wake(choose_at)
-        elif hold is None or hold.mask & ~trial.state.usable[hold.pool]:
+        elif hold is None or hold.mask & ~trial.usable[hold.pool]:
             _choose(trial, reservation, hold)
         else:
             _clear(trial, reservation, hold)
@@ -46,7 +46,7 @@ def _choose(trial: Trial, reservation: Reservation, lost: Hold | None) -> None:
     for number, pool in enumerate(trial.state.cluster.pools):
         if (reservation.pool and pool.name != reservation.pool) or pool.slots_per_node < reservation.gpus_per_node:
             continue
-        among = trial.state.usable[number]
+        among = trial.usable[number]
         for entry in trial.kept[number]:
             among &= ~entry.mask
         if among.bit_count() < reservation.nodes:
@@ -66,7 +66,7 @@ def _soonest(trial: Trial, number: int, among: NodeMask, reservation: Reservatio
     """Nodes on which every minimum ends before the reservation begins, the kept ones first."""
     late = 0
     for run in trial.state.runs.values():
-        if run.allocation.pool == number and _clear_by(trial, run.expected_protection) > reservation.begin:
+        if run.allocation.pool == number and _clear_by(trial, run.unprotected_at) > reservation.begin:
             late |= run.allocation.mask
     chosen = lowest(kept, min(kept.bit_count(), reservation.nodes)) if kept else 0
     for part in (among & ~late, among):
@@ -88,7 +88,7 @@ def _clear(trial: Trial, reservation: Reservation, hold: Hold) -> None:
             continue
         if run.stop_by is not None or run.id in trial.stopped or (trial.now > reservation.begin and not run.charged):
             continue
-        at = max(reservation.begin - min(run.workload.shape.grace, trial.policy.grace_max), run.expected_protection)
+        at = max(reservation.begin - min(run.workload.shape.grace, trial.policy.grace_max), run.unprotected_at)
         if trial.now < at:
             trial.wake(at)
         elif run.started_at is not None:

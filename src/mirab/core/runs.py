@@ -22,12 +22,13 @@ class Run:
         protected_until: the end of its minimum; `FOREVER` while that is not known.
         committed_until: its commitment counts up to here.
         stop_by: when it should be gone after its notice; None = nobody told it to stop.
+        excused_until: the engine refused to stop it; it is not asked again before.
         beneficiary: the workload it was stopped for.
         stuck: it did not stop in time; a human was called.
     """
 
     __slots__ = (
-        "account", "allocation", "attempt", "beneficiary", "charged", "checkpoint_at", "committed_until", "id",
+        "account", "allocation", "attempt", "beneficiary", "charged", "checkpoint_at", "committed_until", "excused_until", "id",
         "min_runtime", "protected_until", "rate", "requested_at", "reservation", "started_at", "stop_by", "stuck",
         "suspended_at", "user", "vouched", "workload",
     )  # fmt: skip
@@ -48,6 +49,7 @@ class Run:
         self.protected_until: Instant = FOREVER
         self.committed_until: Instant = 0
         self.stop_by: Instant | None = None
+        self.excused_until: Instant = 0
         self.beneficiary: WorkloadId | None = None
         self.stuck = False
         self.suspended_at: Instant | None = None
@@ -63,11 +65,11 @@ class Run:
         return self.stop_by is not None
 
     @property
-    def expected_protection(self) -> Instant:
-        """`protected_until`, or while it is starting the earliest that it can be."""
+    def unprotected_at(self) -> Instant:
+        """When it may be told to stop; while it is starting the earliest instant that this can be."""
         if self.started_at is None:
             return self.requested_at + self.min_runtime
-        return self.protected_until
+        return max(self.protected_until, self.excused_until)
 
     def limit_at(self) -> Instant:
         """When its time limit ends it; `FOREVER` = no limit known."""

@@ -39,6 +39,7 @@ class State:
         uncharged_runs, exposed_leaves: the runs that the contract does not protect (any more).
         exposures: heap of (end of minimum, run): protection that will run out.
         settlements: heap of (end of commitment, run).
+        awaiting: queues whose victims are about to checkpoint, and when they will have.
         unexplained: queues whose head has no reason yet.
         troubled: nodes that are not up.
         overdue: heap of (instant, run): starts and stops that should have happened by then; `late` = that did not.
@@ -70,11 +71,13 @@ class State:
         self.shapes: dict[tuple[Shape, Duration], ShapeInfo] = {}
         self.waiting_sizes: dict[Size, dict[ShapeInfo, None]] = {}
         self.gangs: dict[Queue, None] = {}
+        self.awaiting: dict[Queue, Instant] = {}
         self.unexplained: dict[Queue, None] = {}
         self.holds: dict[WorkloadId, Hold] = {}
         self.victims: dict[WorkloadId, dict[RunId, None]] = {}
         self.reservations: dict[str, Reservation] = {}
         self.reserved: dict[str, Hold] = {}
+        self.charging: dict[str, tuple[Account, ChargeRate]] = {}
         self.exemptions: dict[str, Exemption] = {}
         self.exemptions_in_force: dict[str, Exemption] = {}
         self.uncharged_runs: dict[RunId, Run] = {}
@@ -101,6 +104,9 @@ class State:
         self._expose_until(now)
         self._miss_until(now)
         self._enforce_exemptions(now)
+        for reservation in list(self.reservations.values()):
+            if reservation.begin <= now < reservation.end:
+                self.charge_reservation(reservation.id, +1)
 
     def _settle_until(self, now: Instant) -> None:
         while self.settlements and self.settlements[0][0] <= now:
@@ -113,7 +119,7 @@ class State:
         while self.exposures:
             until, run_id = self.exposures[0]
             run = self.runs.get(run_id)
-            current = run is not None and run.protected_until == until and not run.stopping
+            current = run is not None and run.unprotected_at == until and not run.stopping
             if current and until > now:
                 return
             heappop(self.exposures)
@@ -303,6 +309,7 @@ class State:
             return
         self.unexplained.pop(queue, None)
         self.gangs.pop(queue, None)
+        self.awaiting.pop(queue, None)
         user, info = queue.user, queue.info
         del user.queues[pending.workload.shape]
         waiting = info.queues[user.account.path]
@@ -357,6 +364,23 @@ class State:
             for account in run.account.lineage:
                 account.uncharged.change_rate(self.now, rate)
             run.user.uncharged.change_rate(self.now, rate)
+
+    def charge_reservation(self, reservation_id: str, sign: int) -> None:
+        """Charge its account for it from its begin to its end, used or not."""
+        if (sign > 0) == (reservation_id in self.charging):
+            return
+        if sign > 0:
+            reservation, hold = self.reservations[reservation_id], self.reserved.get(reservation_id)
+            account = self.leaf_for(AccountPath(reservation.account))
+            if hold is None or account is None:
+                return
+            rate = reservation.nodes * reservation.gpus_per_node * self.cluster.pools[hold.pool].weight
+            self.charging[reservation_id] = (account, rate)
+        account, rate = self.charging[reservation_id]
+        for above in account.lineage:
+            above.usage.change_rate(self.now, sign * rate)
+        if sign < 0:
+            del self.charging[reservation_id]
 
     def capacity_changed(self) -> None:
         self.window.set_capacity(self.now, self.schedulable())

@@ -14,7 +14,15 @@ from mirab.core.runs import Run
 from mirab.core.shares import Account, compared, parting
 from mirab.core.state import State, covers
 from mirab.model.plans import Action, Hold, HoldChange, Plan, Preempt, Start, Waiting
-from mirab.model.reasons import OnHeldNodes, Reserved, StartReason, StopReason, WaitReason
+from mirab.model.reasons import (
+    AwaitingVictims,
+    HoldsNodes,
+    OnHeldNodes,
+    Reserved,
+    StartReason,
+    StopReason,
+    WaitReason,
+)
 from mirab.model.resources import Allocation
 from mirab.model.units import (
     FOREVER,
@@ -50,6 +58,7 @@ class Trial:
         self.news = state.version != state.seen_version
         """Whether anything was freed since the last decision; if not, what was blocked is blocked still."""
         self.surveyed = False
+        self.usable: list[NodeMask] = list(state.usable)
         self.banks: list[Bank] = [bank.copy() for bank in state.banks]
         self.kept: list[list[Kept]] = [[] for _ in self.banks]
         self.actions: list[Action] = []
@@ -67,7 +76,8 @@ class Trial:
         self._weighed: dict[Account, tuple[Charge, int]] = {}
         self._user_usage: dict[User, Charge] = {}
         self._wide: list[list[NodeMask] | None] = [None] * len(self.banks)
-        self._open: dict[tuple[int, ShapeInfo, str], NodeMask] = {}
+        self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
+        self._open: dict[tuple[int, ShapeInfo, str, Duration], NodeMask] = {}
         for hold in state.holds.values():
             self.keep(hold)
         for hold in state.reserved.values():
@@ -96,7 +106,6 @@ class Trial:
 
     def release(self, workload_id: WorkloadId) -> None:
         """Forget the nodes kept for it."""
-        self.news = True
         for kept in self.kept:
             kept[:] = [entry for entry in kept if entry.holder != workload_id or entry.reservation_id]
         self.holds.pop(workload_id, None)
@@ -106,12 +115,36 @@ class Trial:
         """`wide(p)[w]`: the usable nodes of pool p with at least w slots free, whoever they are kept for."""
         masks = self._wide[number]
         if masks is None:
-            bank, usable = self.banks[number], self.state.usable[number]
+            bank, usable = self.banks[number], self.usable[number]
             masks = [0] * (bank.slots + 2)
             for level in range(bank.slots, -1, -1):
                 masks[level] = masks[level + 1] | bank.free[level] & usable
             self._wide[number] = masks
         return masks
+
+    def horizon(self) -> Instant:
+        """How far ahead nodes may be held: cap and grace, or without a contract as far as limits are known."""
+        if not self.policy.contract:
+            return FOREVER - 1
+        return self.now + self.policy.min_runtime_cap + self.policy.grace_max
+
+    def pinned(self, number: int) -> dict[Account, NodeMask]:
+        """By leaf, the nodes that its charged runs keep beyond the horizon unless they may be stopped."""
+        masks = self._pinned[number]
+        if masks is None:
+            masks, horizon = {}, self.horizon()
+            for run in self.state.runs.values():
+                if run.allocation.pool == number and run.charged and run.stop_by is None and run.limit_at() > horizon:
+                    masks[run.account] = masks.get(run.account, 0) | run.allocation.mask
+            self._pinned[number] = masks
+        return masks
+
+    def node_returns(self, place: tuple[int, int]) -> None:
+        """An undone drain: the node takes work in this very decision."""
+        self.usable[place[0]] |= 1 << place[1]
+        self._wide[place[0]] = None
+        self._open.clear()
+        self.news = True
 
     def gone_by(self, info: ShapeInfo) -> Instant:
         """When a run of this shape that starts now can be made to have left."""
@@ -120,16 +153,16 @@ class Trial:
             return FOREVER if shape.time_limit is None else self.now + shape.time_limit
         return self.now + info.min_runtime + min(shape.grace, self.policy.grace_max)
 
-    def open_nodes(self, number: int, info: ShapeInfo, account: Account) -> NodeMask:
-        """Usable nodes on which work of this shape and account may start now."""
-        usable = self.state.usable[number]
+    def open_nodes(self, number: int, info: ShapeInfo, account: Account, delay: Duration = 0) -> NodeMask:
+        """Usable nodes on which work of this shape and account may start now, or after a delay."""
+        usable = self.usable[number]
         kept = self.kept[number]
         if not kept:
             return usable
-        key = (number, info, account.path if any(entry.account for entry in kept) else "")
+        key = (number, info, account.path if any(entry.account for entry in kept) else "", delay)
         mask = self._open.get(key)
         if mask is None:
-            mask, gone = usable, self.gone_by(info)
+            mask, gone = usable, self.gone_by(info) + delay
             for entry in kept:
                 if entry.until < gone and not self._welcome(entry, info, account):
                     mask &= ~entry.mask
@@ -186,7 +219,7 @@ class Trial:
 
     def gpus_free(self) -> int:
         """Free slots on usable nodes."""
-        return sum(bank.free_slots(usable) for bank, usable in zip(self.banks, self.state.usable, strict=True))
+        return sum(bank.free_slots(usable) for bank, usable in zip(self.banks, self.usable, strict=True))
 
     def kept_entry(self, number: int, mask: NodeMask) -> Kept | None:
         """Whose kept nodes these are, if anybody's."""
@@ -231,7 +264,11 @@ class Trial:
         if not self._first_known:
             self._first_known = True
             for account in self.state.accounts.values():
-                if account.waiting and account.leaf and (self._first is None or self.standing(account) < self.standing(self._first)):
+                if (
+                    account.waiting
+                    and account.leaf
+                    and (self._first is None or self.standing(account) < self.standing(self._first))
+                ):
                     self._first = account
         return self._first
 
@@ -268,6 +305,7 @@ class Trial:
         self._wide[given.pool] = None
         if workload_id in self.holds:
             self.release(workload_id)
+            self.news = True
         elif info.charged:
             rate = info.rates[info.pools.index(given.pool)]
             self.add_commitment(queue.user, rate * max(minimum, self.policy.commitment_floor))
@@ -308,9 +346,10 @@ class Trial:
 
     def wait(self, pending: Pending, reason: WaitReason, again_at: Instant = FOREVER) -> None:
         """Record why a workload waits, if that is news."""
-        again_at = min(again_at, self.now + self.policy.review)
+        again_at = min(again_at, self.now + self.policy.review) if again_at == FOREVER else again_at
+        lasting = isinstance(reason, AwaitingVictims | HoldsNodes)
         known, queue = pending.waiting, pending.queue
-        if queue is None or (known is not None and known.reason == reason and known.again_at > self.now):
+        if queue is None or (known is not None and known.reason == reason and (known.again_at > self.now or lasting)):
             return
         user = queue.user
         self.waiting.append(
@@ -333,6 +372,11 @@ class Trial:
         """What was decided."""
         wake_at = None if self.wake_at == FOREVER else self.wake_at
         return Plan(
-            self.now, self.state.folded, tuple(self.actions), tuple(self.hold_changes), tuple(self.waiting), wake_at,
+            self.now,
+            self.state.folded,
+            tuple(self.actions),
+            tuple(self.hold_changes),
+            tuple(self.waiting),
+            wake_at,
             self.surveyed,
         )

@@ -79,6 +79,7 @@ class Hold:
     """Nodes kept for a blocked workload until `until`, the instant by which each is claimable.
 
     `claim`: its time has come: the runs still on them are stopped, and nothing else may start there.
+    `victims`: how many were stopped for a claim.
     `spared`: runs on them that may not be preempted for it; they end by their own time limits before `until`.
     """
 
@@ -90,6 +91,7 @@ class Hold:
     granted_at: Instant
     claim: bool = False
     spared: tuple[RunId, ...] = ()
+    victims: int = 0
     reservation_id: str | None = None
 
 
@@ -97,6 +99,7 @@ class Hold:
 class HoldReleased:
     workload_id: WorkloadId
     why: str
+    reservation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
