@@ -50,6 +50,13 @@ def test_the_policy_of_the_cluster_file_holds_unless_another_is_named(mirab: Mir
     assert json.loads(mirab(*used, "--policy", "quota").out)["policy"]["name"] == "quota"
 
 
+def test_what_was_inferred_can_be_written_and_given_back(mirab: Mirab, log: Path, tmp_path: Path) -> None:
+    inferred = json.loads(mirab("sim", log, "--save-cluster", tmp_path / "c.yaml", "--json", "-").out)
+    given = json.loads(mirab("sim", log, "--cluster", tmp_path / "c.yaml", "--json", "-").out)
+    assert given["metrics"] == inferred["metrics"]
+    assert given["by_account"] == inferred["by_account"]
+
+
 def test_until_ends_the_replay(mirab: Mirab, log: Path, cluster: Path) -> None:
     whole = json.loads(mirab("sim", log, "--cluster", cluster, "--json", "-").out)
     part = json.loads(mirab("sim", log, "--cluster", cluster, "--until", "90s", "--json", "-").out)

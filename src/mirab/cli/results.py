@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirab.cli.options import OutputChoice
-from mirab.cli.output import emit, write_json, write_text
+from mirab.cli.output import emit, whole, write_json, write_text
 
 if TYPE_CHECKING:
+    from mirab.model.trace import Trace
     from mirab.study.tables import Section
 
 Report = dict[str, Any]
@@ -42,6 +43,14 @@ def write_comparison(reports: Sequence[Report], output: OutputChoice) -> None:
         write_text(comparison_page(reports), Path(output.html))
     if output.text:
         show(comparison_sections(reports))
+
+
+def write_cluster_file(trace: Trace, name: str) -> None:
+    """The cluster and the budgets of a trace, to be edited and given back with --cluster."""
+    from mirab.logs.dump import write_cluster
+
+    with whole(Path(name)) as target:
+        write_cluster(target, trace.cluster, trace.budgets, f"of the replay of {trace.name}")
 
 
 def show(sections: Sequence[Section]) -> None:

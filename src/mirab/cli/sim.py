@@ -25,6 +25,7 @@ def _help_sacct(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--journal", metavar="FILE", help="Record every decision, for `mirab explain`; gzip where it ends in .gz."
 )
+@click.option("--save-cluster", metavar="FILE", help="Write the cluster and the budgets, as given or inferred (YAML).")
 @QUIET_OPTION
 @click.option("--help-sacct", is_flag=True, is_eager=True, expose_value=False, callback=_help_sacct,
               help="Print the sacct command that makes a log, and exit.")  # fmt: skip
@@ -35,6 +36,7 @@ def command(
     until: str | None,
     output: OutputChoice,
     journal: str | None,
+    save_cluster: str | None,
     quiet: bool,
 ) -> None:
     """Put the jobs of LOG through the scheduler, and report who was owed what and who got it.
@@ -44,11 +46,13 @@ def command(
     """
     from mirab.cli.inputs import choose_policy, instant, load_trace, policy_of_cluster
     from mirab.cli.replaying import measured
-    from mirab.cli.results import write_report
+    from mirab.cli.results import write_cluster_file, write_report
 
     chosen = choose_policy(policy or policy_of_cluster(choice), settings)
-    check_outputs((output.json, output.html, journal), choice.files)
+    check_outputs((output.json, output.html, journal, save_cluster), choice.files)
     trace = load_trace(choice, quiet=quiet)
+    if save_cluster is not None:
+        write_cluster_file(trace, save_cluster)
     stop = None if until is None else instant(until, trace, choice.timezone)
     report = measured(trace, chosen, journal=journal, until=stop, quiet=quiet)
     write_report(report, output)
