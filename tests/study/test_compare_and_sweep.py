@@ -1,21 +1,22 @@
-"""Several replays: differences with their size, and grids of settings on whatever runs them."""
+"""Several replays: differences with their size, and many replays on whatever runs them."""
 
 from __future__ import annotations
 
+import os
 import pickle
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
 
 from mirab.model.policy import POLICIES
 from mirab.study.compare import against_institute, compare, comparison, numbers
+from mirab.study.executors import ReplayFailedError, names_of, pack, replay_all, unpack
 from mirab.study.replays import replay_report
-from mirab.study.sweep import SweepError, combinations, named, pack, receive, sweep
+from mirab.study.sweep import grid
 from tests.study.scene import BUDGET
 from tests.study.small import small_trace
-
-GRID = [("window", ["1d", "7d"]), ("min_runtime_cap", ["30m", "8h"])]
 
 
 def stripped(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -85,65 +86,56 @@ def test_what_the_institute_reported_stands_beside() -> None:
     assert rows["repairs_needing_human.change"]["as_good"] == [True, None]
 
 
-# --- sweep -----------------------------------------------------------------------------------------------------------
-def test_a_grid_is_every_combination_the_last_setting_fastest() -> None:
-    assert [named(point) for point in combinations(GRID)] == [
-        "window=1d min_runtime_cap=30m",
-        "window=1d min_runtime_cap=8h",
-        "window=7d min_runtime_cap=30m",
-        "window=7d min_runtime_cap=8h",
-    ]
-    assert combinations([]) == [{}]
-
-
-@pytest.mark.parametrize("grid", [[("window", ["1d"]), ("window", ["7d"])], [("window", [])]])
-def test_a_grid_that_makes_no_sense_is_refused(grid: list[tuple[str, list[str]]]) -> None:
-    with pytest.raises(ValueError, match="window"):
-        combinations(grid)
-
-
-@pytest.mark.parametrize("setting", [("windw", ["1d"]), ("window", ["1d", "60"])])
-def test_a_wrong_setting_is_refused_before_anything_runs(setting: tuple[str, list[str]]) -> None:
-    with ThreadPoolExecutor(1) as threads, pytest.raises(ValueError, match=setting[0]):
-        sweep(small_trace(), BUDGET, [setting], executor=threads)
-
-
-def test_a_point_is_what_a_replay_alone_would_be() -> None:
+# --- on executors ----------------------------------------------------------------------------------------------------
+def test_a_replay_elsewhere_is_what_a_replay_here_would_be() -> None:
+    points = grid([BUDGET], ["window=1d,7d", "min_runtime_cap=30m,8h"])
     done: list[int] = []
     with ThreadPoolExecutor(2) as threads:
-        found = sweep(small_trace(), BUDGET, GRID, executor=threads, progress=done.append)
+        found = replay_all(small_trace(), points, threads, progress=done.append)
     assert done == [1, 2, 3, 4]
-    assert found["grid"] == {"window": ["1d", "7d"], "min_runtime_cap": ["30m", "8h"]}
-    alone = replay_report(small_trace(), BUDGET)
-    last = found["points"][-1]
-    assert last["settings"] == {"window": "7d", "min_runtime_cap": "8h"}
-    assert last["metrics"] == alone["metrics"]
-    assert last["by_account"] == alone["by_account"]
-    assert found["points"][0]["policy"]["min_runtime_cap"] == "30m"
+    assert [report["policy"]["min_runtime_cap"] for report in found] == ["30m", "8h", "30m", "8h"]
+    assert stripped(found[-1:]) == stripped([replay_report(small_trace(), BUDGET)])
 
 
-def test_processes_of_this_machine_give_the_same_in_the_same_order() -> None:
-    with ThreadPoolExecutor(1) as threads:
-        one = sweep(small_trace(), BUDGET, GRID[:1], executor=threads)
-    two = sweep(small_trace(), BUDGET, GRID[:1], workers=2)
-    assert stripped(two["points"]) == stripped(one["points"])
+def test_fresh_processes_give_the_same_in_the_same_order() -> None:
+    points = grid([BUDGET], ["window=1d,7d"])
+    with ThreadPoolExecutor(1) as threads, ProcessPoolExecutor(2, get_context("spawn")) as processes:
+        assert stripped(replay_all(small_trace(), points, processes)) == stripped(
+            replay_all(small_trace(), points, threads)
+        )
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_a_failure_names_its_point(own: bool) -> None:
+def test_a_failure_names_its_point() -> None:
     """A node that the cluster does not have is noticed when the replay begins."""
-    wrong = small_trace(trouble="n99")
-    with pytest.raises(SweepError, match=r"grid point window=1d.*ValueError.*n99") as caught:
-        if own:
-            sweep(wrong, BUDGET, [("window", ["1d"])], workers=1)
-        else:
-            with ThreadPoolExecutor(1) as threads:
-                sweep(wrong, BUDGET, [("window", ["1d"])], executor=threads)
+    points = grid([BUDGET], ["window=1d,7d"])
+    with ThreadPoolExecutor(1) as threads, pytest.raises(ReplayFailedError) as caught:
+        replay_all(small_trace(trouble="n99"), points, threads)
+    assert "the replay of budget window=1d failed: ValueError: " in str(caught.value)
+    assert "n99" in str(caught.value)
+    assert caught.value.policy == points[0]
     assert "Traceback" in caught.value.story
 
 
-def test_a_parcel_is_unpacked_once() -> None:
+def die(*_: object) -> None:
+    os._exit(1)
+
+
+def test_a_worker_that_dies_is_told_of() -> None:
+    class Deadly(ProcessPoolExecutor):
+        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+            return super().submit(die)
+
+    with Deadly(1, get_context("spawn")) as processes, pytest.raises(ReplayFailedError, match=r"budget.*memory"):
+        replay_all(small_trace(), [BUDGET], processes)
+
+
+def test_policies_are_named_by_what_tells_them_apart() -> None:
+    assert names_of(grid([BUDGET], ["window=1d,7d"])) == ["budget window=1d", "budget window=7d"]
+    assert names_of([BUDGET]) == ["budget"]
+
+
+def test_a_trace_is_unpacked_once() -> None:
     parcel = pack(small_trace())
-    trace = receive(parcel)
-    assert receive(parcel) is trace
+    trace = unpack(parcel)
+    assert unpack(parcel) is trace
     assert pickle.loads(pickle.dumps(trace)) == small_trace()

@@ -56,6 +56,7 @@ class Whereabouts:
 
     def leave(self, job: Job, *, gave_up: bool = False) -> None:
         """It no longer waits, and does not run either."""
+        self.usage.end_hold(job.workload.id)
         if not job.waiting:
             return
         leaf = job.leaf
@@ -66,7 +67,6 @@ class Whereabouts:
         self._want(job, -1)
         if job.ask.charged:
             self.ledger.reckon(leaf)
-        self.usage.end_hold(job.workload.id)
 
     def start(self, job: Job, action: Start) -> Attempt:
         """It is given its nodes."""
