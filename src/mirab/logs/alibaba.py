@@ -71,7 +71,7 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
             seen.add(name)
             intake.jobs.append(job)
     if shared:
-        intake.notes.append(f"{shared:,} pods ask for a share of a GPU: each was given a whole one")
+        intake.notes.append(f"pods that ask for a share of a GPU, each given a whole one: {shared:,}")
     intake.notes.append("pods name no users: each quality of service is one account with one user")
 
 
@@ -113,10 +113,11 @@ def read_nodes(path: Path, unit: str) -> tuple[Cluster, list[str]]:
             kinds.setdefault(kind, {})[NodeName(name)] = None
     without = sum(len(nodes) for kind, nodes in kinds.items() if not kind[1])
     notes = [
-        f"{number:,} nodes not used: {reason} (line {lines[0]})" for reason, (number, lines) in intake.dropped.items()
+        f"nodes not used: {number:,} ({reason}; first at line {lines[0]})"
+        for reason, (number, lines) in intake.dropped.items()
     ]
     if unit == "gpu" and without:
-        notes.append(f"{without:,} nodes without GPUs are left out (replay cores with --unit cpu)")
+        notes.append(f"nodes without GPUs, left out: {without:,} (replay cores with --unit cpu)")
         kinds = {kind: nodes for kind, nodes in kinds.items() if kind[1]}
     if not kinds:
         raise LogError("has no usable node", path, remedy="give the table of nodes of the same trace")

@@ -22,7 +22,7 @@ from mirab.logs.infer import (
     slots_of,
     unit_of,
 )
-from mirab.logs.intake import Intake, Job
+from mirab.logs.intake import Intake, Job, plural
 from mirab.logs.moments import Calendar
 from mirab.logs.nodeevents import read_node_events
 from mirab.logs.options import LoadOptions
@@ -67,8 +67,7 @@ def assemble(intake: Intake, options: LoadOptions, given: ClusterFile | None, ca
     period = window(intake, options, whole, zero, calendar)
     start = zero if options.from_ is None else period.begin
     multiply(intake, options, period)
-    origin = _origin(intake, zero)
-    plan = _Placement(origin, start - zero, Period(period.begin - start, period.end - start))
+    plan = _placed(intake, zero, start, period)
     budgets, changes = _changes(given, budgets, plan)
     troubles = _troubles(intake, options, cluster, plan)
     made = _Maker(options.contract, cluster, unit, start, given is not None and given.cluster is not None)
@@ -81,10 +80,10 @@ def assemble(intake: Intake, options: LoadOptions, given: ClusterFile | None, ca
         budgets=budgets,
         troubles=troubles,
         budget_changes=changes,
-        reservations=given.reservations(origin, plan.shift) if given else (),
-        exemptions=given.exemptions(origin, plan.shift) if given else (),
+        reservations=given.reservations(plan.origin, plan.shift) if given else (),
+        exemptions=given.exemptions(plan.origin, plan.shift) if given else (),
         name=name,
-        origin=None if origin is None else origin + plan.shift,
+        origin=start if intake.unix_times else None,
         starts_at=plan.period.begin,
         ends_at=plan.period.end,
         notes=tuple(intake.notes),
@@ -94,11 +93,23 @@ def assemble(intake: Intake, options: LoadOptions, given: ClusterFile | None, ca
 
 
 class _Placement(NamedTuple):
-    """Where the replay lies: `origin` of the whole log (Unix ms), `shift` of the part's instant 0 behind it."""
+    """Where the replay lies on the clock of the files beside the log.
+
+    Attributes:
+        origin: Unix milliseconds from which their durations count; None = the log has no calendar, and they count on
+            its own clock.
+        shift: the replay's instant 0 on that clock.
+        period: on the replay's clock.
+    """
 
     origin: int | None
     shift: Duration
     period: Period
+
+
+def _placed(intake: Intake, zero: int, start: int, period: Period) -> _Placement:
+    moved = Period(period.begin - start, period.end - start)
+    return _Placement(zero, start - zero, moved) if intake.unix_times else _Placement(None, start, moved)
 
 
 def no_jobs(intake: Intake) -> LogError:
@@ -191,12 +202,6 @@ def _instant_zero(intake: Intake, whole: Period, calendar: Calendar) -> int:
     return whole.begin // DAY * DAY
 
 
-def _origin(intake: Intake, zero: int) -> int | None:
-    if intake.unix_times:
-        return zero
-    return None if intake.origin is None else intake.origin + zero
-
-
 def _changes(
     given: ClusterFile | None, budgets: Budgets, plan: _Placement
 ) -> tuple[Budgets, tuple[BudgetsChanged, ...]]:
@@ -217,7 +222,7 @@ def _troubles(intake: Intake, options: LoadOptions, cluster: Cluster, plan: _Pla
     moved = [replace(trouble, at=trouble.at - plan.shift) for trouble in troubles] if plan.shift else troubles
     early = sum(1 for trouble in moved if trouble.at < 0)
     if early:
-        intake.notes.append(f"{early:,} node events lie before the replay's start and were not used")
+        intake.notes.append(f"node events before the replay's start, not used: {early:,}")
     return tuple(trouble for trouble in moved if trouble.at >= 0)
 
 
@@ -240,7 +245,7 @@ def _unknown_accounts(arrivals: list[Arrival], budgets: Budgets, given: ClusterF
             given.path,
             remedy="choose another --account-by, or leave out budgets: to have them inferred",
         )
-    return [f"{total:,} arrivals of accounts without a budget: {shown}"] if total else []
+    return [f"accounts without a budget: {shown} ({plural(total, 'arrival')})"] if total else []
 
 
 @dataclass(slots=True)
@@ -319,14 +324,16 @@ class _Maker:
 
     def notes(self, rules: ContractRules, unit: str) -> list[str]:
         """What was assumed about contracts and sizes."""
-        notes = [f"{self.ruled:,} arrivals have no contract of their own; {rules.sentence(unit)}"] if self.ruled else []
+        notes = (
+            [f"arrivals without a contract of their own: {self.ruled:,}; {rules.sentence(unit)}"] if self.ruled else []
+        )
         if self.rounded:
-            notes.append(f"{self.rounded:,} sizes do not divide equally over nodes and were rounded up")
+            notes.append(f"sizes rounded up, as they do not divide equally over nodes: {self.rounded:,}")
         misfits = [made.shape for made in self.made.values() if not pools_for(made.shape, self.cluster)]
         if misfits:
             largest = max(misfits, key=lambda shape: (shape.gpus, shape.nodes))
             notes.append(
-                f"{len(misfits):,} kinds of request fit no pool of the cluster and will be refused, "
+                f"kinds of request that fit no pool of the cluster and will be refused: {len(misfits):,}, "
                 f"the largest {largest.nodes} x {largest.gpus_per_node} {UNIT_NAMES[unit]}s"
             )
         return notes

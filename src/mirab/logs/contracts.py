@@ -129,7 +129,7 @@ class ContractRules:
         saves = f"a checkpoint every {format_duration(self.checkpoint)}" if self.checkpoint else "no checkpoints"
         more = f"; {len(self.rules)} overriding rules" if self.rules else ""
         return (
-            f"where the log states no contract: at most {self.small_slots} {slots} get a minimum of "
+            f"the rule is that at most {self.small_slots} {slots} get a minimum of "
             f"{format_duration(self.small_minimum)}, else {format_duration(self.minimum)}, never beyond the time limit "
             f"or {format_duration(self.cap)}; {saves}, {format_duration(self.restart)} to restart{more}"
         )

@@ -59,11 +59,11 @@ def load(path: Path | str, options: LoadOptions | None = None) -> Trace:
     source = Source(Path(path))
     calendar = Calendar(options.timezone)
     given, notes = read_given(options, calendar)
-    name = options.form or detect(source)
+    name = options.form or ("sacct" if options.columns.strip() else detect(source))
     if name not in FORMS:
         raise LogError(f"form {name!r} is not known", remedy=f"choose one of {', '.join(FORMS)}")
     form = FORMS[name]
-    how = "chosen" if options.form else "detected"
+    how = "chosen" if options.form or options.columns.strip() else "detected"
     intake = Intake(form.title, notes=[f"form: {form.title} ({how})", *notes])
     with _no_collection():
         try:
@@ -93,7 +93,7 @@ def _no_collection() -> Iterator[None]:
 def _note_damage(source: Source, intake: Intake) -> None:
     if source.bad_bytes:
         where = f" (first at line {source.bad_lines[0]})" if source.bad_lines else ""
-        intake.notes.append(f"{source.bad_bytes:,} lines with bytes that are not UTF-8, replaced{where}")
+        intake.notes.append(f"lines with bytes that are not UTF-8, replaced: {source.bad_bytes:,}{where}")
     if source.cut_short:
         intake.notes.append(f"{source.cut_short}: what stands before was used")
 

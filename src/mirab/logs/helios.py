@@ -6,7 +6,7 @@ from sys import intern
 
 from mirab.logs.errors import LogError
 from mirab.logs.fields import count, milliseconds
-from mirab.logs.intake import DUPLICATE, NEVER_RAN, SAME_ID, Counter, Intake, Job, account_path
+from mirab.logs.intake import DUPLICATE, NEVER_RAN, SAME_ID, Intake, Job, Remarks, account_path
 from mirab.logs.moments import Calendar
 from mirab.logs.options import LoadOptions
 from mirab.logs.source import Source
@@ -73,7 +73,7 @@ class _Rows:
         self.at = [table.column(name) for name in SHARED]
         self.account, self.label = table.column(account), table.column(label)
         self.calendar = calendar
-        self.remarks = Counter()
+        self.remarks = Remarks()
 
     def job(self, line: int, row: list[str]) -> Job | str:
         """The job of a row, or why it is none."""

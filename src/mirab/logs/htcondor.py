@@ -13,7 +13,7 @@ from sys import intern
 
 from mirab.logs.errors import LogError
 from mirab.logs.fields import count, milliseconds
-from mirab.logs.intake import DUPLICATE, NEVER_RAN, SAME_ID, Counter, Intake, Job, account_path
+from mirab.logs.intake import DUPLICATE, NEVER_RAN, SAME_ID, Intake, Job, Remarks, account_path
 from mirab.logs.moments import UNIX_FROM
 from mirab.logs.options import LoadOptions
 from mirab.logs.source import Source
@@ -69,7 +69,7 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
     """Read a history into `intake`. In an archive or folder, a row's line is the number of its file."""
     if options.account_by not in (None, "account", "user"):
         raise LogError(f"HTCondor has no {options.account_by}", source.path, remedy="choose account or user")
-    remarks = Counter()
+    remarks = Remarks()
     seen: dict[str, int] = {}
     for line, ad in _ads(source):
         intake.rows += 1
@@ -114,7 +114,7 @@ def _split(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, Ad]]:
         yield begin, ad
 
 
-def _job(line: int, ad: Ad, by: str, remarks: Counter) -> Job | str:
+def _job(line: int, ad: Ad, by: str, remarks: Remarks) -> Job | str:
     submitted = _seconds(ad, "qdate")
     cluster = ad.get("clusterid", "")
     if submitted is None or submitted < UNIX_FROM // 2 or not cluster:

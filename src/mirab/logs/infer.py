@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mirab.logs.errors import LogError
-from mirab.logs.intake import Intake, Job
+from mirab.logs.intake import Intake, Job, plural
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.resources import Cluster, Pool
 from mirab.model.units import HOUR, WHOLE, NodeName
@@ -43,11 +43,6 @@ def unit_of(jobs: Sequence[Job]) -> str:
             return "gpu"
     with_cores = sum(1 for job in jobs if job.cpus)
     return "cpu" if with_cores * 2 >= len(jobs) or not any(job.nodes for job in jobs) else "node"
-
-
-def plural(number: int, word: str) -> str:
-    """``1 node``, ``2,000 nodes``."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def spread(total: int, size: int) -> tuple[int, int]:
@@ -138,13 +133,10 @@ def _infer_pool(intake: Intake, unit: str, kind: str, jobs: list[Job], slots: Sl
 def _capacity(intake: Intake, jobs: list[Job], slots: SlotsOf) -> tuple[int, str]:
     """Slots that the cluster must have had, and why."""
     installed = intake.installed
-    if intake.starts_known:
-        peak = peak_use(jobs, slots)
-        if installed.slots >= peak:
-            return (
-                installed.slots,
-                f"{installed.source} says {installed.slots:,}, the peak of concurrent use is {peak:,}",
-            )
+    peak = peak_use(jobs, slots)
+    if installed.slots and installed.slots >= peak:
+        return installed.slots, f"{installed.source} says {installed.slots:,}; the peak of concurrent use is {peak:,}"
+    if peak:
         lie = f", more than the {installed.slots:,} of {installed.source}" if installed.slots else ""
         return peak, f"the peak of concurrent use is {peak:,}{lie}"
     used = sum(job.run * slots(job) for job in jobs)
@@ -234,7 +226,8 @@ def round_shares(amounts: list[int]) -> list[int]:
     Largest remainders; ties go to the earlier one.
     """
     steps = next(steps for steps in (1_000, 10_000, 100_000, WHOLE) if len(amounts) * 10 <= steps or steps == WHOLE)
-    total = sum(amounts) or 1
+    amounts = amounts if any(amounts) else [1] * len(amounts)
+    total = sum(amounts)
     parts = [max(1, amount * steps // total) for amount in amounts]
     by_rest = sorted(range(len(amounts)), key=lambda index: (-(amounts[index] * steps % total), index))
     missing = steps - sum(parts)

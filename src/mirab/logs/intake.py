@@ -67,18 +67,13 @@ class Intake:
     Attributes:
         form: the form's name for people.
         unix_times: instants are Unix milliseconds (else since the log's start).
-        origin: Unix milliseconds of the log's start where instants count from it; None = unknown.
         rows: data rows seen, used or not.
-        starts_known: the log says when jobs started, so that concurrent use can be reconstructed.
         hosts: names of the nodes that jobs ran on, by type of GPU (key ``cpu``: all nodes).
-        resources_told: cores and memory of jobs are requests that a cluster file may bound.
     """
 
     form: str
     unix_times: bool = True
-    origin: int | None = None
     rows: int = 0
-    starts_known: bool = True
     jobs: list[Job] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     dropped: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
@@ -91,17 +86,25 @@ class Intake:
         self.dropped[reason] = (number + 1, (*lines, line) if len(lines) < LINES_SHOWN else lines)
 
 
-class Counter:
-    """Counts something per reason with first lines, for notes about rows that *are* used."""
+class Remarks:
+    """Counts rows that are used and yet deserve a word."""
 
     def __init__(self) -> None:
-        self.found: dict[str, list[int]] = {}
+        self._found: dict[str, tuple[int, int]] = {}
 
     def add(self, line: int, what: str) -> None:
-        self.found.setdefault(what, []).append(line)
+        number, first = self._found.get(what, (0, line))
+        self._found[what] = (number + 1, first)
 
     def notes(self) -> list[str]:
-        return [f"{len(lines):,} rows: {what} (first at line {lines[0]})" for what, lines in self.found.items()]
+        return [
+            f"{plural(number, 'row')}: {what} (first at line {line})" for what, (number, line) in self._found.items()
+        ]
+
+
+def plural(number: int, word: str) -> str:
+    """``1 node``, ``2,000 nodes``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def account_path(text: str) -> str:

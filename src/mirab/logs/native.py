@@ -51,7 +51,6 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
     if "nodes" not in table.names and "gpus_per_node" not in table.names:
         table.require("gpus_per_node")
     _note_columns(table, intake)
-    intake.starts_known = False
     rows = _Rows(table, _account_column(table, options))
     seen: set[str] = set()
     for line, row in table.rows(intake):

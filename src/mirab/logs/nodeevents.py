@@ -53,6 +53,6 @@ def read_node_events(path: Path, nodes: Collection[str], origin: int | None) -> 
         troubles.append(NodeTrouble(instant, node, kind, length, is_stuck))
     troubles.sort(key=lambda trouble: (trouble.at, trouble.node, trouble.kind))
     return troubles, [
-        f"{number:,} of {intake.rows:,} node events not used: {reason} (line {lines[0]})"
+        f"node events not used: {number:,} of {intake.rows:,} ({reason}; first at line {lines[0]})"
         for reason, (number, lines) in intake.dropped.items()
     ]

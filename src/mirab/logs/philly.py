@@ -36,7 +36,6 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
     table = Table.open(source)
     table.require(*COLUMNS)
     calendar = Calendar(options.timezone)
-    intake.starts_known = False
     intake.notes.append("the log names no users: each virtual cluster is one account with one user")
     at = [table.column(name) for name in COLUMNS]
     seen: set[tuple[str, ...]] = set()

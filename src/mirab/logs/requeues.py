@@ -18,7 +18,7 @@ class Attempts:
     def __init__(self, intake: Intake) -> None:
         self.intake = intake
         self.at: dict[str, int] = {}
-        self.rows: dict[int, list[tuple[int, int | None, int]]] = {}
+        self.rows: dict[int, list[tuple[object, ...]]] = {}
         self.ends: dict[int, int] = {}
         self.reused = 0
 
@@ -30,8 +30,8 @@ class Attempts:
             jobs.append(job)
             return
         first = jobs[index]
-        attempt = (job.submitted, job.started, job.run)
-        rows = self.rows.setdefault(index, [(first.submitted, first.started, first.run)])
+        attempt = _attempt(job)
+        rows = self.rows.setdefault(index, [_attempt(first)])
         if attempt in rows:
             self.intake.drop(job.line, DUPLICATE)
         elif self._same(index, first, job):
@@ -64,12 +64,16 @@ class Attempts:
         notes = []
         if joined:
             notes.append(
-                f"{joined:,} jobs were requeued: their {extra:,} further attempts were joined to them, "
-                "and the run is the sum over all attempts"
+                f"requeued jobs: {joined:,}, with {extra:,} further attempts; each is one workload, "
+                "and its run is the sum over all attempts"
             )
         if self.reused:
-            notes.append(f"{self.reused:,} job ids were used again for other jobs, which got a number behind the id")
+            notes.append(f"job ids used again for other jobs, which got a number behind the id: {self.reused:,}")
         return notes
+
+
+def _attempt(job: Job) -> tuple[object, ...]:
+    return job.user, job.account, job.submitted, job.started, job.run
 
 
 def _end(job: Job) -> int:

@@ -49,7 +49,7 @@ def _dates(intake: Intake, whole: Period, calendar: Calendar) -> str:
 
 
 def _bound(name: str, text: str, intake: Intake, zero: int, calendar: Calendar) -> int:
-    origin = zero if intake.unix_times else intake.origin
+    origin = zero if intake.unix_times else None
     try:
         return zero + parse_moment(text, calendar).at(origin)
     except ValueError as error:

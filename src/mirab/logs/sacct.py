@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mirab.logs.errors import LogError
 from mirab.logs.fields import Memo, count, memory_mib, milliseconds, slurm_span
-from mirab.logs.intake import NEVER_RAN, Counter, Intake, Job, account_path
+from mirab.logs.intake import NEVER_RAN, Intake, Job, Remarks, account_path
 from mirab.logs.moments import Calendar
 from mirab.logs.nodelists import expand, numbers_of
 from mirab.logs.options import LoadOptions
@@ -191,7 +191,7 @@ class _Rows:
 
     def __init__(self, table: Table, options: LoadOptions, intake: Intake) -> None:
         self.intake = intake
-        self.remarks = Counter()
+        self.remarks = Remarks()
         self.calendar = Calendar(options.timezone)
         at = table.column
         self.id = itemgetter(at("jobid", "jobidraw"))

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from mirab.logs.errors import LogError
 from mirab.logs.yamltree import unreadable
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 GZIP = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
@@ -151,9 +154,26 @@ class Source:
         with raw:
             if raw.peek(2)[:2] == GZIP:
                 with gzip.GzipFile(fileobj=raw) as packed:
-                    yield io.BufferedReader(packed, 1 << 18)
+                    yield io.BufferedReader(_Unpacked(packed), 1 << 16)
             else:
                 yield raw
+
+
+class _Unpacked(io.RawIOBase):
+    """What a gzip file holds, piece by piece, so that a broken one still gives all that stands before the break."""
+
+    def __init__(self, packed: gzip.GzipFile) -> None:
+        super().__init__()
+        self._packed = packed
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        piece = self._packed.read1(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
 
 
 def is_tar(head: bytes) -> bool:

@@ -12,7 +12,7 @@ from sys import intern
 
 from mirab.logs.errors import LogError
 from mirab.logs.fields import MOST_SLOTS, count, milliseconds
-from mirab.logs.intake import DUPLICATE, FIELDS_MISSING, NEVER_RAN, SAME_ID, Counter, Installed, Intake, Job
+from mirab.logs.intake import DUPLICATE, FIELDS_MISSING, NEVER_RAN, SAME_ID, Installed, Intake, Job, Remarks
 from mirab.logs.moments import UNIX_FROM
 from mirab.logs.options import LoadOptions
 from mirab.logs.source import Source
@@ -78,7 +78,7 @@ class _Rows:
 
     def __init__(self, options: LoadOptions, intake: Intake) -> None:
         self.intake = intake
-        self.remarks = Counter()
+        self.remarks = Remarks()
         self.seen: dict[str, tuple[int, int]] = {}
         self.account_at, self.account_name = ACCOUNT[options.account_by]
         self.base: int | None = None

@@ -137,7 +137,8 @@ def _not_yaml(path: Path, error: Exception) -> LogError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
     line = mark.line + 1 if mark is not None else None
-    return LogError(f"is not YAML ({problem})", path, line, "check indentation, colons and quotes there")
+    remedy = "check indentation, colons and quotes there; between braces, n[0-9] needs quotes"
+    return LogError(f"is not YAML ({problem})", path, line, remedy)
 
 
 def _entry(node: Any, path: Path, seen: set[int]) -> Entry:

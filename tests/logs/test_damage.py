@@ -1,0 +1,147 @@
+"""Files as they come: packed, cut, with a BOM, with the wrong line ends, bad bytes, empty."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from pathlib import Path
+
+import pytest
+
+from mirab.logs.detect import load
+from mirab.logs.errors import LogError
+from mirab.logs.intake import FIELDS_MISSING
+from tests.logs.helpers import FIXTURES, adds_up, dropped, ids, native, read
+
+PLAIN = native("1,0,a,u,1,1,60", "2,5,a,u,1,1,60")
+ALL = sorted(
+    path.name for path in FIXTURES.iterdir() if path.suffix not in (".md", ".yaml") and "node" not in path.name
+)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("how", ["gzip", "bom", "crlf", "gzip bom crlf", "no end of line", "blank lines"])
+def test_line_49_any_form_packed_with_bom_or_crlf_reads_the_same(tmp_path: Path, name: str, how: str) -> None:
+    raw = (FIXTURES / name).read_bytes()
+    if "crlf" in how:
+        raw = raw.replace(b"\n", b"\r\n")
+    if how == "no end of line":
+        raw = raw.rstrip(b"\n")
+    if how == "blank lines":
+        before = b"" if name == "philly.csv" else b"\n\n"  # its jobs are numbered by line
+        raw = before + raw + b"\n \n"
+    if "bom" in how:
+        raw = b"\xef\xbb\xbf" + raw
+    if "gzip" in how:
+        raw = gzip.compress(raw)
+    plain, changed = load(FIXTURES / name), read(tmp_path, raw)
+    assert changed.arrivals == plain.arrivals
+    assert dropped(changed) == dropped(plain)
+    assert changed.rows == plain.rows
+
+
+def test_line_49_names_in_utf8_survive_and_bad_bytes_are_counted(tmp_path: Path) -> None:
+    good = read(tmp_path, native("1,0,größe/東京,zoë,1,1,60"))
+    assert (good.arrivals[0].workload.account, good.arrivals[0].workload.user) == ("größe/東京", "zoë")
+    bad = read(tmp_path, PLAIN.encode().replace(b",u,", b",\xff\xfe,"))
+    assert bad.arrivals[0].workload.user == "\ufffd\ufffd"
+    assert "lines with bytes that are not UTF-8, replaced: 2 (first at line 2)" in bad.notes
+
+
+@pytest.mark.parametrize("raw", [b"", b"\n \n", b"\xef\xbb\xbf", gzip.compress(b""), b"\x00\x00\x00"])
+def test_line_49_an_empty_file_is_one_sentence(tmp_path: Path, raw: bytes) -> None:
+    with pytest.raises(LogError, match=r"log: is empty: give a log with at least one job"):
+        read(tmp_path, raw)
+
+
+def test_line_49_a_header_without_rows_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="has no rows"):
+        read(tmp_path, native())
+
+
+def test_line_49_a_truncated_last_line_is_counted(tmp_path: Path) -> None:
+    trace = read(tmp_path, PLAIN + "3,9,a,u,1")
+    assert trace.dropped == {FIELDS_MISSING: (1, (4,))}
+    assert ids(trace) == ["1", "2"]
+    swf = (FIXTURES / "small.swf").read_text() + "    5  300 0 36"
+    assert dropped(read(tmp_path, swf))[FIELDS_MISSING] == 1
+
+
+def test_line_49_a_truncated_gzip_file_gives_what_it_has_and_says_so(tmp_path: Path) -> None:
+    rows = native(*(f"{number},{number},acc{number * 7919 % 997},u,1,1,60" for number in range(5000)))
+    packed = gzip.compress(rows.encode())
+    trace = read(tmp_path, packed[: len(packed) // 2])
+    assert 500 < len(trace.arrivals) < 4500
+    assert any("the file is cut short after line" in note for note in trace.notes)
+    with pytest.raises(LogError):
+        read(tmp_path, packed[:15])
+
+
+def test_line_49_a_truncated_json_gives_the_jobs_before(tmp_path: Path) -> None:
+    raw = (FIXTURES / "philly.json").read_text()
+    trace = read(tmp_path, raw[: raw.index("application_1_0002")])
+    assert ids(trace) == ["application_1_0001"]
+    assert any("the JSON breaks off, or is damaged, in the job at line 15" in note for note in trace.notes)
+
+
+def test_line_49_unsorted_rows_arrive_in_order(tmp_path: Path) -> None:
+    trace = read(tmp_path, native("b,50,a,u,1,1,60", "a,50,a,u,1,1,60", "c,7,a,u,1,1,60"))
+    assert ids(trace) == ["c", "a", "b"]
+
+
+def test_an_unbalanced_quote_spoils_one_row_only(tmp_path: Path) -> None:
+    trace = read(tmp_path, native('1,0,"a,u,1,1,60', '2,0,"a, b",u,1,1,60', "3,0,a,u,1,1,60"))
+    assert ids(trace) == ["2", "3"]
+    assert trace.arrivals[0].workload.account == "a, b"
+    assert adds_up(trace)
+
+
+def test_a_repeated_header_and_surplus_fields_are_counted(tmp_path: Path) -> None:
+    trace = read(tmp_path, PLAIN + PLAIN.replace("1,0,a", "1,0,a,x").replace("2,5", "9,5"))
+    assert dropped(trace) == {"a repeated header": 1, "too many fields (a separator inside a field?)": 1}
+
+
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (bz2.compress(PLAIN.encode()), "bzip2-compressed: unpack it"),
+        (b"PK\x03\x04rest", "a zip archive"),
+        (PLAIN.encode("utf-16"), "UTF-16 text: save it as UTF-8"),
+        (b"PAR1" + b"\x01\x02" * 50, "a Parquet file"),
+        (b"\x7fELF" + b"\x00\x01" * 500, "not a text"),
+    ],
+)
+def test_what_is_no_text_is_named(tmp_path: Path, raw: bytes, what: str) -> None:
+    with pytest.raises(LogError, match=what):
+        read(tmp_path, raw)
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"none: cannot be read \(No such file or directory\): check the path"):
+        load(tmp_path / "none")
+
+
+def test_lines_are_named_up_to_five(tmp_path: Path) -> None:
+    trace = read(tmp_path, native("1,0,a,u,1,1,60", *(f"{n},0,a,u,1,1,x" for n in range(2, 10))))
+    assert trace.dropped == {"run_s is not above 0": (8, (3, 4, 5, 6, 7))}
+
+
+@pytest.mark.slow
+def test_line_49_a_million_rows_stream(tmp_path: Path) -> None:
+    """In a process of its own: less than 700 bytes of memory a row, so the rows are not held twice."""
+    import subprocess
+    import sys
+
+    path = tmp_path / "million.csv"
+    with path.open("w") as out:
+        out.write("id,submit_s,account,user,nodes,gpus_per_node,run_s,min_runtime_s,time_limit_s\n")
+        for number in range(1_000_000):
+            out.write(f"{number},{number // 3},acc{number % 15},u{number % 150},1,{1 + number % 8},60,900,3600\n")
+    code = (
+        "import resource, sys; from mirab.logs.detect import load;"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "trace = load(sys.argv[1]); assert len(trace.arrivals) == trace.rows == 1_000_000;"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    grown = int(subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True).stdout)
+    assert grown * 1024 < 700 * 1_000_000
