@@ -30,8 +30,8 @@ def command(html: str, json: str | None, quiet: bool) -> None:
 
     output = OutputChoice(json, html)
     check_outputs((json, html), ())
-    say(f"Replaying 20,406 real jobs, October 2017, under {' and '.join(POLICIES)} ...")
     trace = load_trace(_choice(), quiet=quiet)
+    say(f"Replaying {len(trace.arrivals):,} real jobs of October 2017 under {' and '.join(POLICIES)} ...")
     write_comparison(measured_all(trace, [choose_policy(name) for name in POLICIES], quiet=quiet), output)
     if output.text:
         emit(f"\nThe page with pictures: {html}")
