@@ -326,5 +326,6 @@ def lost(history: History, begin: int, end: int) -> int:
             total += restart * slots
         if run.outcome is Outcome.PREEMPTED and run.started < NEVER and begin <= run.end <= end:
             total += min(run.lost, ran - restart) * slots
-        before[run.asked.id] = run
+        if run.started < NEVER:
+            before[run.asked.id] = run
     return total

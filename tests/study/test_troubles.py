@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from mirab.model.events import NodeUp, Outcome, RunCheckpointed, RunEnded
-from mirab.model.plans import CallHuman, Repair
+from mirab.model.plans import CallHuman, Repair, Start
 from mirab.model.policy import POLICIES
 from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, StartTimedOut, StopReason
+from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, AccountPath, Instant, NodeName, RunId, WorkloadId
 from mirab.study.causes import CAUSES, cause_of
 from mirab.study.starvation import SAMPLED_EVERY
-from tests.study.scene import BUDGET, DAY_S, HOUR_S, RECLAIM, Scene, cluster, ms
+from tests.study.scene import BECAUSE, BUDGET, DAY_S, HOUR_S, RECLAIM, Scene, cluster, ms
 
 
 def one_run(**more: object) -> Scene:
@@ -107,6 +108,26 @@ def test_after_the_period_preemptions_do_not_count() -> None:
     scene.preempt("a.1", 11 * HOUR_S, lost_s=600)
     metrics = scene.metrics(12 * HOUR_S)
     assert (metrics["preemptions"], metrics["lost_ratio"]) == (0, 0)
+
+
+def test_before_the_period_preemptions_do_not_count() -> None:
+    scene = Scene(cluster(2, 8), hours=20, starts_h=10)
+    scene.submit("a", gpus=8)
+    scene.start("a", 0)
+    scene.preempt("a.1", 5 * HOUR_S, lost_s=600)
+    metrics = scene.metrics()
+    assert (metrics["preemptions"], metrics["lost_ratio"]) == (0, None)
+
+
+def test_a_launch_that_fails_does_not_hide_why_there_is_a_restart() -> None:
+    """8 GPUs restart for 6 minutes because of the preemption, two attempts later."""
+    scene = one_run(restart=6 * MINUTE)
+    scene.preempt("a.1", HOUR_S)
+    again = Start(RunId("a.2"), WorkloadId("a"), Allocation(0, 1, 8), HOUR, BECAUSE, resumed=True)
+    scene.cycle(HOUR_S, actions=[again])
+    scene.end("a.2", HOUR_S + 700, Outcome.LAUNCH_FAILED)
+    scene.start("a", 2 * HOUR_S, attempt=3)
+    assert scene.report()["by_account"]["red"]["lost"] == 0.8
 
 
 # --- repairs ----------------------------------------------------------------------------------------------------------

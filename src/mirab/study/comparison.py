@@ -24,6 +24,7 @@ from mirab.study.reportparts import (
     institute_written,
     performance_sections,
     scene,
+    setting_written,
     split_accounts,
     summed,
 )
@@ -166,12 +167,6 @@ def _ratio_cells(ratios: Sequence[float | None], pair: bool) -> list[str]:
 
 def _settings_section(reports: Sequence[Report], heads: Sequence[str]) -> Section:
     keys = differing_settings(reports)
-    rows = [[key, *(_setting(report["policy"].get(key)) for report in reports)] for key in keys]
+    rows = [[key, *(setting_written(report["policy"].get(key)) for report in reports)] for key in keys]
     notes = [] if rows else ["All settings are the same."]
     return Section("Settings in which the policies differ", Table(["setting", *heads], rows), notes)
-
-
-def _setting(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ABSENT if value is None else str(value)

@@ -87,7 +87,7 @@ def input_part(trace: Trace) -> Report:
 
 def _settle(seen: Measures) -> None:
     for leaf in seen.ledger.leaves.values():
-        leaf.settle(min(seen.now, seen.period.ends_at))
+        leaf.settle(seen.where.clock)
 
 
 def _still_waiting(seen: Measures) -> tuple[Waits, Waits]:
@@ -130,7 +130,7 @@ def _whole_period(leaf: Leaf) -> Verdict:
 
 def _pyramid_metrics(seen: Measures) -> Report:
     usage = seen.usage
-    length = min(seen.now, seen.period.ends_at) - seen.period.starts_at
+    length = seen.where.clock - seen.period.starts_at
     return {
         "occupancy": ratio(usage.busy_time, usage.capacity_time),
         "occupancy_of_demand": ratio(usage.busy_time, usage.served_time),

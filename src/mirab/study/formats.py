@@ -136,10 +136,22 @@ class Names:
         local = datetime.fromtimestamp((self.origin + instant) / SECOND, self.zone)
         return f"{local:%b} {local.day}"
 
+    def since_midnight(self) -> int:
+        """Milliseconds from the reader's midnight to instant 0."""
+        if self.origin is None:
+            return 0
+        local = datetime.fromtimestamp(self.origin / SECOND, self.zone)
+        return ((local.hour * 60 + local.minute) * 60 + local.second) * SECOND + local.microsecond // 1000
+
     @property
     def slot(self) -> str:
         """What one slot is called: ``GPU``."""
         return slot_word(self.unit, 1)
+
+    @property
+    def many(self) -> str:
+        """What several are called: ``GPUs``."""
+        return slot_word(self.unit)
 
     def slots(self, number: int) -> str:
         return f"{number:,} {slot_word(self.unit, number)}"

@@ -72,7 +72,7 @@ class Measures:
         self.deadlines = self.deadlines_met = 0
         self.first_at: Instant | None = None
         self.last_end: Instant = trace.starts_at
-        self.now: Instant = trace.starts_at
+        self.now: Instant = min(0, trace.starts_at)
         self.jobs, self.runs = self.where.jobs, self.where.runs
         self._books: Books | None = None
         self._marks = list(reversed(self.period.marks))
@@ -248,7 +248,8 @@ class Measures:
             self._lose(run, fact)
         self.last_end = max(self.last_end, fact.at)
         self.where.free(run)
-        job.after_preemption = fact.outcome is Outcome.PREEMPTED
+        if run.started_at is not None:
+            job.after_preemption = fact.outcome is Outcome.PREEMPTED
         again = job.workload.resume or fact.outcome is Outcome.LAUNCH_FAILED
         if stopped and again and not job.cancelled:
             self.where.join(job)

@@ -11,7 +11,7 @@ from mirab.control.ports import Journal
 from mirab.model.policy import Policy
 from mirab.model.trace import Trace
 from mirab.model.units import Instant
-from mirab.sim.engine import replay
+from mirab.sim.engine import Replayed, replay
 from mirab.study.measures import Measures
 
 
@@ -22,6 +22,7 @@ def replay_report(
     journals: Sequence[Journal] = (),
     progress: Callable[[Instant], None] | None = None,
     until: Instant | None = None,
+    finished: Callable[[Replayed], None] | None = None,
 ) -> dict[str, Any]:
     """Replay a trace under a policy; its report, with the `performance` of the replay.
 
@@ -29,6 +30,7 @@ def replay_report(
         journals: told of every decision beside the measures.
         progress: called with the instant reached now and then.
         until: decide nothing after this instant.
+        finished: told how the replay ended.
 
     Raises:
         ValueError: the trace's period ends before it starts, its node events name a node that the cluster does not
@@ -38,6 +40,8 @@ def replay_report(
     began = time.perf_counter()
     done = replay(trace, policy, journals=(measures, *journals), progress=progress, until=until, attach=measures.attach)
     wall = time.perf_counter() - began
+    if finished is not None:
+        finished(done)
     return measures.report(performance(wall, len(trace.arrivals), done.passes))
 
 

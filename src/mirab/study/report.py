@@ -9,6 +9,7 @@ from mirab.study.catalogue import BY_KEY, CAUSE_WORDS, Measure, Report, account_
 from mirab.study.comparison import comparison_sections
 from mirab.study.formats import plural, slot_word, span
 from mirab.study.reportparts import (
+    against_institute,
     classes_in,
     grouped,
     input_section,
@@ -69,13 +70,6 @@ def _measure_row(measure: Measure, report: Report) -> tuple[str, ...]:
         institute_written(measure),
         against_institute(measure, report),
     )
-
-
-def against_institute(measure: Measure, report: Report) -> str:
-    """The difference from what the institute reported, and whether it is better."""
-    value = measure.judged(report)
-    verdict = {1: " better", -1: " worse", 0: ""}[measure.verdict(value, measure.institute)]
-    return measure.difference(value, measure.institute) + verdict
 
 
 def _waits_section(report: Report) -> Section:

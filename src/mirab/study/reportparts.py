@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mirab.study import formats
 from mirab.study.catalogue import CLASSES, GROUPS, MEASURES, Measure, Report, absent
-from mirab.study.formats import Names, plural, span
+from mirab.study.formats import ABSENT, Names, plural, span
 from mirab.study.tables import Section, Table
 
 _ACCOUNTS = 20
@@ -121,3 +121,17 @@ def delivered_changes(report: Report, base: Report) -> list[tuple[str, float]]:
         if ours is not None and theirs is not None:
             changes.append((path, ours - theirs))
     return sorted(changes, key=lambda each: (-each[1], each[0]))
+
+
+def against_institute(measure: Measure, report: Report) -> str:
+    """The difference from what the institute reported, and whether it is better."""
+    value = measure.judged(report)
+    verdict = {1: " better", -1: " worse", 0: ""}[measure.verdict(value, measure.institute)]
+    return measure.difference(value, measure.institute) + verdict
+
+
+def setting_written(value: object) -> str:
+    """A policy's setting as people write it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ABSENT if value is None else str(value)
