@@ -38,9 +38,11 @@ def command(
     """
     from mirab.cli.inputs import choose_policies, load_trace
     from mirab.cli.parallel import measured_all
-    from mirab.cli.results import write_comparison
+    from mirab.cli.results import check_page_holds, write_comparison
 
     chosen = choose_policies(policies, settings)
+    if output.html is not None:
+        check_page_holds(len(chosen))
     check_outputs((output.json, output.html), choice.files)
     trace = load_trace(choice, quiet=quiet)
     write_comparison(measured_all(trace, chosen, jobs=jobs, quiet=quiet), output)

@@ -103,6 +103,8 @@ def measured_by_dask(trace: Trace, policies: Sequence[Policy], scheduler: str, *
         click.UsageError: Dask is not installed here.
         TimeoutError: the scheduler does not answer.
     """
+    from mirab.study.replays import replay_report
+
     try:
         distributed: Any = import_module("dask.distributed")
     except ImportError as error:
@@ -113,13 +115,9 @@ def measured_by_dask(trace: Trace, policies: Sequence[Policy], scheduler: str, *
         raise TimeoutError(ETIMEDOUT, "timed out", scheduler) from error
     with client:
         shared = client.scatter(trace, broadcast=True)
-        futures = [client.submit(_measure_there, shared, policy, pure=False) for policy in policies]
+        futures = [client.submit(replay_report, shared, policy, pure=False) for policy in policies]
         with bar(f"{len(policies)} replays", len(policies), quiet=quiet) as tell:
             for count, _ in enumerate(distributed.as_completed(futures), 1):
                 tell(count)
         reports: list[Report] = client.gather(futures)
     return reports
-
-
-def _measure_there(trace: Trace, policy: Policy) -> Report:
-    return measured(trace, policy, quiet=True)

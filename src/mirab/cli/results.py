@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from mirab.cli.options import OutputChoice
 from mirab.cli.output import emit, whole, write_json, write_text
 
@@ -24,25 +26,42 @@ def write_report(report: Report, output: OutputChoice) -> None:
     if output.json is not None:
         write_json(report, output.json)
     if output.html is not None:
-        from mirab.study.page import page
+        from mirab.study.page import html_page
 
-        write_text(page(report), Path(output.html))
+        write_text(html_page([report]), Path(output.html))
     if output.text:
         show(report_sections(report))
 
 
 def write_comparison(reports: Sequence[Report], output: OutputChoice) -> None:
-    """Several replays of the same arrivals; the first is what the others are compared with."""
+    """Several replays of the same arrivals; the first is what the others are compared with.
+
+    The JSON has `labels`, `reports`, `differences` and `institute`: see `mirab.study.compare.comparison`.
+    """
     from mirab.study.comparison import comparison_sections
 
     if output.json is not None:
-        write_json({"reports": list(reports)}, output.json)
-    if output.html is not None:
-        from mirab.study.page import comparison_page
+        from mirab.study.compare import comparison
 
-        write_text(comparison_page(reports), Path(output.html))
+        write_json(comparison(reports), output.json)
+    if output.html is not None:
+        from mirab.study.page import html_page
+
+        write_text(html_page(reports), Path(output.html))
     if output.text:
         show(comparison_sections(reports))
+
+
+def check_page_holds(count: int) -> None:
+    """Before long work: a page can show so many replays.
+
+    Raises:
+        click.UsageError: it cannot.
+    """
+    from mirab.study.page import MOST
+
+    if count > MOST:
+        raise click.UsageError(f"--html: a page shows at most {MOST} policies, not {count}; leave some out")
 
 
 def write_cluster_file(trace: Trace, name: str) -> None:
