@@ -36,14 +36,17 @@ class Seen:
     workload: Workload
     allocation: Allocation
     min_runtime: Duration
+    requested_at: Instant
     started_at: Instant | None = None
     suspended_at: Instant | None = None
     suspended: Duration = 0
     told_to_stop: bool = False
 
-    def protected_at(self, now: Instant) -> bool:
-        """Inside its minimum. A run that is not known to run is protected."""
-        if self.started_at is None or self.suspended_at is not None:
+    def protected_at(self, now: Instant, start_timeout: Duration) -> bool:
+        """Inside its minimum. A run that is not known to run is protected until it has failed to start."""
+        if self.started_at is None:
+            return now < self.requested_at + start_timeout
+        if self.suspended_at is not None:
             return True
         return now < self.started_at + self.suspended + self.min_runtime
 
@@ -138,7 +141,7 @@ class Audit:
             assert used + action.allocation.slots_per_node <= pool.slots_per_node, f"{node} is over-full"
         self.waiting.discard(workload.id)
         self.holds.pop(workload.id, None)
-        self.runs[action.run_id] = Seen(workload, action.allocation, action.min_runtime)
+        self.runs[action.run_id] = Seen(workload, action.allocation, action.min_runtime, plan.at)
         declared = workload.shape.min_runtime
         assert action.min_runtime <= declared, f"{action.run_id} gets a longer minimum than it declared"
 
@@ -152,7 +155,9 @@ class Audit:
         if isinstance(action.reason, StartTimedOut):
             assert run.started_at is None, f"{action.run_id} runs and is stopped because it does not"
         elif self.policy.contract:
-            assert not run.protected_at(plan.at), f"{action.run_id} is stopped inside its minimum at {plan.at}"
+            assert not run.protected_at(plan.at, self.policy.start_timeout), (
+                f"{action.run_id} is stopped inside its minimum at {plan.at}"
+            )
         if isinstance(action.reason, PreemptedFor):
             self._for_somebody(action.run_id, run, action.reason)
         elif isinstance(action.reason, DrainedFrom):

@@ -15,6 +15,7 @@ from mirab.core.state import State
 from mirab.model.events import Event
 from mirab.model.plans import Action, Plan
 from mirab.model.units import DAY, HOUR, WHOLE, Instant, WorkloadId
+from mirab.model.workloads import Arrival
 from mirab.sim.backend import SimBackend, SimClock
 from mirab.sim.faults import FaultRates, FaultyBackend
 from tests.audit import Audit
@@ -83,7 +84,7 @@ class Storm:
     def __init__(self, seed: int, base: str = "budget") -> None:
         self.chance = Random(seed)
         world = draw_world(self.chance, base=base, most=60, troubles=6)
-        self.trace = world.trace
+        self.trace = replace(world.trace, arrivals=[able_to_progress(arrival) for arrival in world.trace.arrivals])
         self.policy = replace(world.policy, headroom=0)
         self.clock = SimClock()
         engine = FaultyBackend(
@@ -154,6 +155,20 @@ class Storm:
     def _next(self, now: Instant, wake_at: Instant | None) -> Instant | None:
         due = [at for at in (self.line.engine.next_due(), wake_at) if at is not None]
         return max(min(due), now + self.policy.cadence) if due else None
+
+
+def able_to_progress(arrival: Arrival) -> Arrival:
+    """Charged work that saves something within each minimum. Only then is its end a fair demand.
+
+    Two equal users whose work needs longer than its minimum and never saves take turns for ever: that is what they
+    asked for, and no scheduler's fault.
+    """
+    workload = arrival.workload
+    minimum = workload.shape.min_runtime
+    if not minimum:
+        return arrival
+    every = workload.checkpoint if 0 < workload.checkpoint < minimum else minimum
+    return replace(arrival, workload=replace(workload, checkpoint=min(every, HOUR), restart=0))
 
 
 def draw_rates(chance: Random) -> FaultRates:
