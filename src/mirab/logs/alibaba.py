@@ -13,7 +13,7 @@ from sys import intern
 
 from mirab.logs.errors import LogError
 from mirab.logs.fields import MOST_SLOTS, count, milliseconds
-from mirab.logs.intake import DUPLICATE, NEVER_RAN, Intake, Job
+from mirab.logs.intake import DUPLICATE, NEVER_RAN, Intake, Job, account_path
 from mirab.logs.options import LoadOptions
 from mirab.logs.source import Source
 from mirab.logs.tables import Table, header_fields
@@ -48,7 +48,7 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
                 submitted=milliseconds(created),
                 id=name,
                 run=milliseconds(deleted) - started if deleted else -1,
-                account=intern(qos or "unknown"),
+                account=intern(account_path(qos)),
                 user=intern(qos or "unknown"),
                 line=line,
                 nodes=1,

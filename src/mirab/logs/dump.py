@@ -8,6 +8,7 @@ import gzip
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -28,13 +29,21 @@ def write_native(path: Path, trace: Trace) -> None:
     """Write the arrivals of a trace in the native form (gzip if the name ends in ``.gz``).
 
     Instants are written as seconds since the trace's instant 0. Optional columns appear only where a row uses them.
+    Where cores or nodes are shared out, they stand in the column of cores.
     """
-    used = [name for name in OPTIONAL if any(_OPTIONAL[name](arrival) for arrival in trace.arrivals)]
+    arrivals = trace.arrivals if trace.cluster.unit == "gpu" else list(map(_on_cores, trace.arrivals))
+    used = [name for name in OPTIONAL if any(_OPTIONAL[name](arrival) for arrival in arrivals)]
     with _writer(path) as stream:
         rows = csv.writer(stream, lineterminator="\n")
         rows.writerow([*COLUMNS, *used])
-        for arrival in trace.arrivals:
+        for arrival in arrivals:
             rows.writerow([*_native_row(arrival), *(_OPTIONAL[name](arrival) for name in used)])
+
+
+def _on_cores(arrival: Arrival) -> Arrival:
+    shape = arrival.workload.shape
+    shape = shape._replace(gpus_per_node=0, cpus_per_node=shape.gpus_per_node)
+    return replace(arrival, workload=replace(arrival.workload, shape=shape))
 
 
 def _native_row(arrival: Arrival) -> Iterable[object]:
@@ -103,6 +112,8 @@ def write_cluster(path: Path, cluster: Cluster, budgets: Budgets | None = None, 
     lines = [f"# {line}" for line in comment.splitlines()]
     lines += ["cluster:", f"  name: {_quoted(cluster.name)}", f"  unit: {cluster.unit}", "  pools:"]
     for pool in cluster.pools:
+        if cluster.unit != "gpu" and pool.gpus_per_node:
+            pool = replace(pool, gpus_per_node=0, cpus_per_node=pool.gpus_per_node)
         lines += [f"    {_quoted(pool.name)}:", *(f"      {line}" for line in _pool_lines(pool))]
     if budgets is not None:
         lines += ["budgets:", *_budget_lines(budgets.roots, "  ")]

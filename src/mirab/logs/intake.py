@@ -9,6 +9,8 @@ from mirab.logs.contracts import UNSTATED, Terms
 from mirab.model.units import Duration
 
 LINES_SHOWN = 5
+DEEPEST = 16
+"""Levels of an account's path; deeper ones are joined by dots."""
 
 NEVER_RAN = "never ran: run time unknown"
 DUPLICATE = "exact duplicate of an earlier row"
@@ -108,7 +110,8 @@ def plural(number: int, word: str) -> str:
 
 
 def account_path(text: str) -> str:
-    """An account's name as a path without empty parts; empty = ``unknown``."""
+    """An account's name as a path without empty parts, at most `DEEPEST` of them; empty = ``unknown``."""
     if "/" in text:
-        text = "/".join(part for part in (part.strip() for part in text.split("/")) if part)
+        parts = [part for part in (part.strip() for part in text.split("/")) if part]
+        text = "/".join([*parts[: DEEPEST - 1], ".".join(parts[DEEPEST - 1 :])]).strip("/")
     return text.strip() or "unknown"

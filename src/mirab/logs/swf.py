@@ -12,7 +12,17 @@ from sys import intern
 
 from mirab.logs.errors import LogError
 from mirab.logs.fields import MOST_SLOTS, count, milliseconds
-from mirab.logs.intake import DUPLICATE, FIELDS_MISSING, NEVER_RAN, SAME_ID, Installed, Intake, Job, Remarks
+from mirab.logs.intake import (
+    DUPLICATE,
+    FIELDS_MISSING,
+    NEVER_RAN,
+    SAME_ID,
+    Installed,
+    Intake,
+    Job,
+    Remarks,
+    account_path,
+)
 from mirab.logs.moments import UNIX_FROM
 from mirab.logs.options import LoadOptions
 from mirab.logs.source import Source
@@ -123,7 +133,7 @@ class _Rows:
         submitted += self._base(submitted, header)
         limit = milliseconds(row[ASKED_TIME])
         return Job(
-            submitted, row[ID], run or 1_000, intern(self.account_name + row[self.account_at]),
+            submitted, row[ID], run or 1_000, intern(account_path(self.account_name + row[self.account_at])),
             intern("user" + row[USER]), line, 0, 0, procs, 0, submitted + wait if wait >= 0 else None, (), "",
             intern("queue" + row[QUEUE]) if row[QUEUE] != "-1" else "", limit if limit > 0 else None,
         )  # fmt: skip
