@@ -15,13 +15,13 @@ Report: TypeAlias = dict[str, Any]
 CLASSES = ("all", "session", "debug", "small", "medium", "large", "huge")
 
 CLASS_WORDS = {
-    "all": "all workloads",
-    "session": "sessions: a person attached",
-    "debug": "debug: at most 2 GPUs, minimum at most 15 min",
-    "small": "small: at most 8 GPUs",
-    "medium": "medium: 9 to 32 GPUs",
-    "large": "large: 33 to 128 GPUs",
-    "huge": "huge: more than 128 GPUs",
+    "all": "every class",
+    "session": "with a person attached",
+    "debug": "at most 2 GPUs, minimum at most 15 min",
+    "small": "at most 8 GPUs",
+    "medium": "9 to 32 GPUs",
+    "large": "33 to 128 GPUs",
+    "huge": "more than 128 GPUs",
 }
 
 CAUSE_WORDS = {

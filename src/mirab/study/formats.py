@@ -88,8 +88,8 @@ def times(factor: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without control characters: a name from a log must not be able to move a terminal's cursor."""
-    return "".join(char if char == "\n" or char.isprintable() else "\ufffd" for char in text)
+    """The text without control characters: a name from a log may not move a cursor or turn the direction of writing."""
+    return "".join(char if char.isprintable() or char in "\n\u00a0" else "\ufffd" for char in text)
 
 
 def plural(number: int, noun: str, several: str = "") -> str:

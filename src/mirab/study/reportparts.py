@@ -21,7 +21,7 @@ def scene(report: Report) -> list[str]:
     names = Names(None if origin is None else round(origin * 1000), told["unit"])
     begin, end = (names.at(round(told[key] * 1000)) for key in ("starts_s", "ends_s"))
     return [
-        f"{plural(told['used'], 'workload')} of {plural(len(report['by_account']), 'account')} on "
+        f"{plural(told['used'], 'workload')} of {plural(len(busy_accounts(report['by_account'])), 'account')} on "
         f"{names.slots(told['slots'])} of {plural(told['nodes'], 'node')}, "
         f"{span(told['ends_s'] - told['starts_s'])} from {begin} to {end}."
     ]
@@ -94,9 +94,20 @@ def split_accounts(
     by_account: Report, most: int = _ACCOUNTS
 ) -> tuple[list[tuple[str, Report]], list[tuple[str, Report]]]:
     """The accounts that are owed most, and the rest; none is folded alone."""
-    ranked = sorted(by_account.items(), key=lambda each: (-(each[1]["owed"] or 0), -each[1]["share"], each[0]))
+    ranked = sorted(
+        busy_accounts(by_account).items(), key=lambda each: (-(each[1]["owed"] or 0), -each[1]["share"], each[0])
+    )
     most = len(ranked) if len(ranked) <= most + 1 else most
     return ranked[:most], ranked[most:]
+
+
+def busy_accounts(by_account: Report) -> Report:
+    """All accounts but those made for the own work of an inner account that had none."""
+    return {
+        path: account
+        for path, account in by_account.items()
+        if not path.endswith("/*") or account["waits"]["count"] or account["charged"] or account["uncharged"]
+    }
 
 
 def summed(accounts: Sequence[Report]) -> Report:
