@@ -23,8 +23,8 @@ class PoolUse:
     """
 
     __slots__ = (
-        "_held_masks", "_planes", "busy", "capacity", "held", "held_nodes", "place", "slots", "smallest", "up",
-        "waiting", "weight",
+        "_held_masks", "_planes", "_under_holds", "busy", "capacity", "held", "held_nodes", "place", "slots",
+        "smallest", "up", "waiting", "weight",
     )  # fmt: skip
 
     def __init__(self, pool: Pool) -> None:
@@ -37,6 +37,7 @@ class PoolUse:
         self.busy = 0
         self.held = 0
         self.held_nodes: NodeMask = 0
+        self._under_holds = 0
         self._held_masks: dict[int, NodeMask] = {}
         self.waiting: dict[Waiting, int] = {}
         self.smallest: Waiting | None = None
@@ -94,6 +95,7 @@ class PoolUse:
         for mask in masks.values():
             self.held_nodes |= mask
         self._count_held()
+        self._bound_held()
 
     def wait(self, shape: Waiting) -> None:
         """One more charged workload of this shape waits for the pool."""
@@ -113,20 +115,26 @@ class PoolUse:
     def _touched(self, mask: NodeMask) -> None:
         if mask & ~self.up:
             self._count()
-        elif mask & self.held_nodes:
-            self._count_held()
+        elif self.held_nodes:
+            if mask & self.held_nodes:
+                self._count_held()
+            self._bound_held()
 
     def _count(self) -> None:
         """Slots of schedulable nodes, and whatever is still used on the others."""
         self.capacity = self.up.bit_count() * self.slots + self.used(~self.up)
         self._count_held()
+        self._bound_held()
 
     def _count_held(self) -> None:
-        idle = 0
+        self._under_holds = 0
         for width, mask in self._held_masks.items():
-            idle += self._idle_under(width, mask & self.up)
+            self._under_holds += self._idle_under(width, mask & self.up)
+
+    def _bound_held(self) -> None:
+        """Holds of different widths may overlap: no more is held than is free."""
         free = self.capacity - self.busy
-        self.held = idle if idle < free else free
+        self.held = self._under_holds if self._under_holds < free else free
 
     def _idle_under(self, width: int, mask: NodeMask) -> int:
         if width == self.slots:
