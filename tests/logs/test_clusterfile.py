@@ -14,7 +14,7 @@ from mirab.logs.nodeevents import read_node_events
 from mirab.model.policy import POLICIES, Policy
 from mirab.model.units import DAY, WHOLE
 from mirab.model.workloads import NodeTrouble
-from tests.logs.helpers import FIXTURES, H, M, S, written
+from tests.logs.helpers import FIXTURES, H, M, S, read, sacct, written
 
 
 @pytest.fixture(scope="module")
@@ -295,6 +295,14 @@ def test_the_default_rule_is_the_agreed_one() -> None:
     agree = ContractRules().agree
     assert [agree("a", "u", "", gpus).min_runtime for gpus in (1, 2, 3, 512)] == [15 * M, 15 * M, 2 * H, 2 * H]
     assert (agree("a", "u", "", 1).checkpoint, agree("a", "u", "", 1).restart) == (30 * M, 60 * S)
+
+
+def test_rules_can_ask_for_the_name_of_a_job(tmp_path: Path) -> None:
+    text = "contract: {rules: [{match: {name: '*jupyter*', account: fish}, min_runtime: 4h, label: session}]}\n"
+    rules = read_contract(written(tmp_path, text, "k.yaml"))
+    log = sacct({"JobName": "my-jupyter-lab"}, {"JobID": "2"}, {"JobID": "3", "JobName": "jupyter", "Account": "bird"})
+    found = [(a.workload.label, a.workload.shape.min_runtime) for a in read(tmp_path, log, contract=rules).arrivals]
+    assert found == [("session", 4 * H), ("gpu", 2 * H), ("gpu", 2 * H)]
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ SAMPLES = {
 }  # fmt: skip
 HOSTILE = [
     b"", b"-1", b"0", b"1e400", b"-1e400", b"NaN", b"inf", b"9" * 400, b"-" + b"9" * 30, b"0.0000001", b"1_000",
-    b"900000", b"\x00", b"\xff\xfe", b'"', b"'", b"|", b",", b"\n", b"\r", b"[0-999999999]", b"[1-", b"None", b"Unknown", b"null",
-    b"{}", b"[[[", b"9999-99-99T99:99:99", b"0001-01-01T00:00:00+14:00", b"2024-02-30", b"99999999-00:00:00",
-    b"gres/gpu=1e9", "１２٣".encode(), "\u2028\u202e".encode(), b"a/b//c/", b"/", b"../..", b"*** ",
-    b"; UnixStartTime: 1e400\n", b"/".join([b"x"] * 3000),
+    b"900000", b"\x00", b"\xff\xfe", b'"', b"'", b"|", b",", b"\n", b"\r", b"[0-999999999]", b"[1-", b"None",
+    b"Unknown", b"null", b"{}", b"[[[", b"9999-99-99T99:99:99", b"0001-01-01T00:00:00+14:00", b"2024-02-30",
+    b"99999999-00:00:00", b"gres/gpu=1e9", "１２٣".encode(), "\u2028\u202e".encode(), b"a/b//c/", b"/",
+    b"../..", b"*** ", b"; UnixStartTime: 1e400\n", b"/".join([b"x"] * 3000),
 ]  # fmt: skip
 YAML_HOSTILE = [
     *HOSTILE, b"&a", b"*a", b"!!python/object:os.system", b"<<: *a", b": ", b"? ", b"- ", b"{", b"}", b"%YAML 9.9\n",

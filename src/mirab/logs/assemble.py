@@ -283,7 +283,7 @@ class _Maker:
                 job.terms,
             )
             if patterns:
-                key += (job.account, job.user, job.label)
+                key += (job.account, job.user, job.label, job.name)
             known = made.get(key)
             if known is None:
                 known = made[key] = self._make(job)
@@ -304,7 +304,7 @@ class _Maker:
             nodes, per_node = self.layouts[job.nodes, total, job.gpu_types]
         else:
             nodes, per_node = job.nodes or 1, 0
-        agreed = self.rules.agree(job.account, job.user, job.label, total or job.cpus, job.terms, job.limit)
+        agreed = self.rules.agree(job.account, job.user, job.label, total or job.cpus, job.terms, job.limit, job.name)
         bounded = self.bounded and self.unit == "gpu"
         shape = Shape(
             nodes, per_node, -(-job.cpus // nodes) if bounded else 0, -(-job.memory_mib // nodes) if bounded else 0,

@@ -10,7 +10,7 @@ contract:
   grace: 10s
   resume: yes
   rules:                    # for each setting, the first rule that matches and states it wins, even over the log
-    - match: {account: vision/*, label: debug*, user: u0*, slots: 1-2}
+    - match: {account: vision/*, label: debug*, user: u0*, name: "*test*", slots: 1-2}
       min_runtime: 15m
       label: debug
 """
@@ -40,6 +40,7 @@ class Terms(NamedTuple):
 
 
 UNSTATED = Terms()
+PATTERNS = ("account", "user", "label", "name")
 
 
 class Agreed(NamedTuple):
@@ -55,21 +56,26 @@ class Agreed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An override. Patterns are shell patterns (``*``, ``?``, ``[ab]``); `slots` is an inclusive range."""
+    """An override. Patterns are shell patterns (``*``, ``?``, ``[ab]``); `slots` is an inclusive range.
+
+    `name` is the job's name, where the log tells it (sacct).
+    """
 
     account: str = "*"
     user: str = "*"
     label: str = "*"
+    name: str = "*"
     slots: tuple[int, int] = (0, 10**9)
     terms: Terms = UNSTATED
     new_label: str | None = None
 
-    def matches(self, account: str, user: str, label: str, slots: int) -> bool:
+    def matches(self, account: str, user: str, label: str, slots: int, name: str) -> bool:
         return (
             self.slots[0] <= slots <= self.slots[1]
             and fnmatchcase(account, self.account)
             and fnmatchcase(user, self.user)
             and fnmatchcase(label, self.label)
+            and fnmatchcase(name, self.name)
         )
 
 
@@ -94,11 +100,23 @@ class ContractRules:
     resume: bool = True
     rules: tuple[Rule, ...] = ()
 
+    @property
+    def by_name(self) -> bool:
+        """Whether any rule asks for a job's name."""
+        return any(rule.name != "*" for rule in self.rules)
+
     def agree(
-        self, account: str, user: str, label: str, slots: int, terms: Terms = UNSTATED, limit: Duration | None = None
+        self,
+        account: str,
+        user: str,
+        label: str,
+        slots: int,
+        terms: Terms = UNSTATED,
+        limit: Duration | None = None,
+        name: str = "",
     ) -> Agreed:
         """The contract of one job: rules before the log's own statements before defaults."""
-        ruled, new_label = self._overrides(account, user, label, slots)
+        ruled, new_label = self._overrides(account, user, label, slots, name)
         stated = _first(ruled, terms)
         minimum = terms.min_runtime
         if ruled.min_runtime is not None:
@@ -115,10 +133,10 @@ class ContractRules:
             label if new_label is None else new_label,
         )
 
-    def _overrides(self, account: str, user: str, label: str, slots: int) -> tuple[Terms, str | None]:
+    def _overrides(self, account: str, user: str, label: str, slots: int, name: str) -> tuple[Terms, str | None]:
         terms, new_label = UNSTATED, None
         for rule in self.rules:
-            if rule.matches(account, user, label, slots):
+            if rule.matches(account, user, label, slots, name):
                 terms = _first(terms, rule.terms)
                 new_label = rule.new_label if new_label is None else new_label
         return terms, new_label
@@ -167,8 +185,8 @@ def contract_from(entry: Entry) -> ContractRules:
 
 def _rule(entry: Entry) -> Rule:
     found = entry.fields("the rule", ("match", *Terms._fields, "label"), ("match",))
-    match = found["match"].fields("match", ("account", "user", "label", "slots", "gpus"))
-    patterns = {key: match[key].text(key) for key in ("account", "user", "label") if key in match}
+    match = found["match"].fields("match", (*PATTERNS, "slots", "gpus"))
+    patterns = {key: match[key].text(key) for key in PATTERNS if key in match}
     if "gpus" in match and "slots" in match:
         raise match["gpus"].error("match names both gpus and slots", "they mean the same: keep one")
     size = match.get("slots", match.get("gpus"))

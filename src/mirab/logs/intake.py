@@ -28,6 +28,7 @@ class Job(NamedTuple):
         gpus, cpus, memory_mib: in all, over all nodes; 0 = none, or not said.
         gpu_types: types that it asked for; empty = any.
         ran_on: the type of the GPUs that it ran on, for inferring the cluster.
+        name: the job's name, kept only where a rule of the contract asks for it.
         line: where it stands.
     """
 
@@ -51,6 +52,7 @@ class Job(NamedTuple):
     priority: int = 1
     preemptible: bool = True
     deadline: int | None = None
+    name: str = ""
 
 
 @dataclass(slots=True)

@@ -205,7 +205,8 @@ class _Rows:
         )
         self.alloc, self.req = at("alloctres"), at("reqtres")
         self.gres = at("allocgres", "reqgres")
-        self.user, self.partition = at("user", "uid"), at("partition")
+        self.user, self.partition, self.name = at("user", "uid"), at("partition"), at("jobname")
+        self.named = options.contract.by_name
         self.account = at(_account_column(table, options, intake))
         self.accounts: Memo[str, str] = Memo(lambda name: intern(account_path(name)))
         self.limits: Memo[tuple[str, str], Duration | None] = Memo(lambda key: _limit(*key))
@@ -235,7 +236,7 @@ class _Rows:
             submitted, job_id, run, account, intern(row[self.user]) or account, line, size.nodes, size.gpus, size.cpus,
             size.memory_mib, started, (asked.gpu_type,) if asked.gpu_type and size.gpus else (),
             size.gpu_type if size.gpus else "", intern(row[self.partition]),
-            self.limits[row[self.limit], row[self.limit_raw]],
+            self.limits[row[self.limit], row[self.limit_raw]], name=row[self.name] if self.named else "",
         )  # fmt: skip
 
     def tasks(self, job: Job) -> list[Job]:
