@@ -257,7 +257,7 @@ def _days(report: Report) -> int:
 def _stops_told(report: Report) -> str:
     metrics = report["metrics"]
     lost = formats.percent(metrics["lost_ratio"])
-    return f"{plural(metrics['preemptions'], 'run')} stopped, {lost} of the allocated time lost"
+    return f"{plural(metrics['preemptions'] or 0, 'run')} stopped, {lost} of the allocated time lost"
 
 
 def _cause(cause: str, of: Subject) -> Part:
