@@ -92,19 +92,23 @@ class History:
     fates: dict[str, Fate] = field(default_factory=dict)
     gave_up: list[tuple[int, str]] = field(default_factory=list)
     now: int = 0
+    cuts: list[int] | None = None
 
     @property
     def pools(self) -> tuple[Pool, ...]:
         return self.trace.cluster.pools
 
     def instants(self) -> list[int]:
-        """Every instant at which anything may have changed."""
+        """Every instant at which anything may have changed; worked out once, when all has been told."""
+        if self.cuts is not None:
+            return self.cuts
         spans: list[Span] = [*self.runs, *self.waits, *self.holds]
         for downs in self.down.values():
             spans += downs
         found = {each.begin for each in spans} | {each.end for each in spans}
         found |= {run.started for run in self.runs} | {at for at, _ in self.budgets}
-        return sorted(at for at in found if at < NEVER)
+        self.cuts = sorted(at for at in found if at < NEVER)
+        return self.cuts
 
 
 def told(trace: Trace, cycles: Iterable[Cycle]) -> History:

@@ -1,0 +1,120 @@
+"""Meters, ratios and the order of the core equal a slow recomputation, at every decision of random replays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirab.core.ordering import leaf_key, queue_key
+from mirab.core.state import State
+from mirab.core.trial import Trial
+from mirab.model.events import BudgetsChanged, Event
+from mirab.model.plans import Plan
+from mirab.model.policy import POLICIES
+from mirab.model.resources import Shape
+from mirab.model.trace import Trace
+from mirab.model.units import DAY, HOUR, MINUTE, AccountPath, UserName, WorkloadId
+from mirab.model.workloads import Arrival, NodeTrouble, Workload
+from mirab.sim.engine import replay
+from tests.naive import ledger
+from tests.naive.history import Cycle, History, told
+from tests.naive.order import in_order
+from tests.study.histories import ONE_POOL, TREES, TWO_POOLS
+
+POLICY = replace(POLICIES["budget"], window=20 * HOUR, min_runtime_cap=3 * HOUR, cadence=0)
+ACCOUNTS = ("red", "lab/a", "lab/b", "lab")
+
+
+def random_trace(random: Random, count: int) -> Trace:
+    """Too much work for a few nodes, over a day and a half, with sick nodes and budgets that change."""
+    arrivals = []
+    at = 0
+    cluster = random.choice([ONE_POOL, TWO_POOLS])
+    for number in range(count):
+        at += random.choice([0, 1, 10 * MINUTE, 2 * HOUR, 5 * HOUR])
+        shape = Shape(random.randint(1, 3), random.choice([1, 2, 4]), time_limit=random.choice([None, 4 * HOUR]),
+                      min_runtime=random.choice([0, 1000, 20 * MINUTE, 3 * HOUR]))  # fmt: skip
+        workload = Workload(WorkloadId(f"w{number}"), at, AccountPath(random.choice(ACCOUNTS)),
+                            UserName(random.choice("uv")), shape, checkpoint=random.choice([0, 30 * MINUTE]),
+                            priority=random.choice([0, 1]),
+                            deadline_at=random.choice([None, None, at + 9 * HOUR]))  # fmt: skip
+        arrivals.append(Arrival(workload, random.choice([MINUTE, 2 * HOUR, 9 * HOUR]), random.choice([None, 8 * HOUR])))
+    troubles = [
+        NodeTrouble(
+            random.randrange(max(1, at)), random.choice(["o0", "o1"]), random.choice(["degraded", "down"]), HOUR
+        )
+        for _ in range(random.randint(0, 2))
+    ]
+    changes = [BudgetsChanged(random.randrange(max(1, at)), random.choice(TREES)) for _ in range(random.randint(0, 2))]
+    return Trace(tuple(arrivals), cluster, TREES[0], troubles=sorted(troubles, key=lambda each: each.at),
+                 budget_changes=sorted(changes, key=lambda each: each.at), ends_at=2 * DAY)  # fmt: skip
+
+
+class Comparing:
+    """A journal that compares the state with the history before each decision is taken in."""
+
+    def __init__(self, trace: Trace, every: int) -> None:
+        self.trace = trace
+        self.every = every
+        self.cycles: list[Cycle] = []
+        self.state: State | None = None
+        self.compared = 0
+
+    def attach(self, state: State) -> None:
+        self.state = state
+
+    def append(self, facts: Sequence[Event], plan: Plan) -> None:
+        if len(self.cycles) % self.every == 0:
+            history = told(self.trace, [*self.cycles, (facts, Plan(plan.at, 0))])
+            assert self.state is not None
+            same_accounts(self.state, history, plan.at)
+            same_order(self.state, history, plan.at)
+            self.compared += 1
+        self.cycles.append((list(facts), plan))
+
+
+def same_accounts(state: State, history: History, now: int) -> None:
+    """U to the milli-unit-millisecond that par is rounded down to; E and K exactly; the ratio to its rounding."""
+    for path, account in state.accounts.items():
+        expected = ledger.usage(history, path, now, POLICY.window)
+        assert abs(account.usage_in_window(now) - expected) <= 1, (path, now)
+        assert account.entitlement_in_window(now) == ledger.entitlement(history, path, now, POLICY.window) // 1
+        assert account.committed(now) == ledger.commitment(history, path, now), (path, now)
+        ratio = ledger.ratio(history, path, now, POLICY)
+        assert account.ratio(now) == ratio or abs(Fraction(account.ratio(now)) - Fraction(ratio)) < Fraction(1, 10**9)
+
+
+def same_order(state: State, history: History, now: int) -> None:
+    """The heads of the queues stand in the order in which the naive order has them, and so does every queue."""
+    expected = in_order(history, now, POLICY)
+    trial = Trial(state, now)
+    heads = []
+    leaves = [account for account in state.accounts.values() if account.leaf]
+    queues = {
+        leaf.path: [queue for user in leaf.users.values() for queue in user.queues.values() if queue.info.charged]
+        for leaf in leaves
+    }
+    waiting = [leaf for leaf in leaves if queues[leaf.path]]
+    for leaf in sorted(waiting, key=lambda leaf: leaf_key(trial, leaf, queues[leaf.path])):
+        for queue in sorted(queues[leaf.path], key=lambda queue: queue_key(trial, queue)):
+            heads.append(queue.head.workload.id)
+            entries = [pending.workload.id for pending in queue.entries]
+            assert entries == [each for each in expected if each in entries]
+        first = next(each for each in expected if state.pending[WorkloadId(each)].queue in queues[leaf.path])
+        assert state.first_waiting(leaf.path, now) == first
+    assert heads == [each for each in expected if each in heads]
+    assert len(expected) == sum(len(queue.entries) for leaf in waiting for queue in queues[leaf.path])
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(3, 12))
+def test_every_decision_stands_on_the_same_numbers(random: Random, count: int) -> None:
+    trace = random_trace(random, count)
+    comparing = Comparing(trace, every=5)
+    replay(trace, POLICY, journals=[comparing], attach=comparing.attach, until=3 * DAY)
+    assert comparing.compared
