@@ -220,5 +220,7 @@ def test_an_unknown_form_shows_what_was_seen(tmp_path: Path) -> None:
         read(tmp_path, "a,b,c\n1,2,3\n")
     with pytest.raises(LogError, match=r"form 'slurm' is not known: choose one of native, sacct"):
         read(tmp_path, "a", form="slurm")
+    with pytest.raises(LogError, match="is sacct's table for people: add --parsable2"):
+        read(tmp_path, "JobID           JobName  Partition\n------------ ---------- ----------\n1 a b\n")
     with pytest.raises(LogError, match="is sacct --json: its text form is read"):
         read(tmp_path, '{"jobs": [], "meta": {}}')

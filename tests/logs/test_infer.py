@@ -136,6 +136,19 @@ def test_budgets_of_the_file_and_accounts_of_the_log(tmp_path: Path) -> None:
         read(tmp_path, native("2,0,b,u,1,1,60"), cluster=cluster)
 
 
+def test_exceptions_of_accounts_that_the_log_lacks_are_one_sentence(tmp_path: Path) -> None:
+    people = "owner: o, approver: p, reason: r, begin: 1d, end: 2d"
+    cluster = written(tmp_path, f"exceptions:\n- {{kind: guaranteed, account: fsh, {people}}}\n", "c.yaml")
+    with pytest.raises(LogError, match=r"c.yaml:2: there is no account 'fsh' in the budgets: did you mean fish\?"):
+        read(tmp_path, sacct({}), cluster=cluster)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n"])
+def test_an_empty_cluster_file_is_one_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(LogError, match=r"c.yaml: says nothing: write a cluster: section"):
+        read(tmp_path, sacct({}), cluster=written(tmp_path, text, "c.yaml"))
+
+
 def test_requests_that_fit_nowhere_are_said(tmp_path: Path) -> None:
     cluster = written(tmp_path, "cluster: {pools: {p: {nodes: 'n[1-2]', gpus_per_node: 4}}}\n", "c.yaml")
     trace = read(tmp_path, native("1,0,a,u,1,4,60", "2,0,a,u,3,4,60"), cluster=cluster)

@@ -205,6 +205,11 @@ def test_line_47_local_time_across_a_clock_change(tmp_path: Path) -> None:
     assert second.workload.submitted_at - first.workload.submitted_at == 25 * H, "that day had 25 hours"
 
 
+def test_line_47_parsable_output_ends_each_line_with_a_bar(tmp_path: Path) -> None:
+    text = sacct({}, {"JobID": "2", "JobName": "a|b"})
+    assert read(tmp_path, text.replace("\n", "|\n")).arrivals == read(tmp_path, text).arrivals
+
+
 def test_line_47_steps_have_a_row_of_their_job(tmp_path: Path) -> None:
     trace = read(tmp_path, sacct({}, {"JobID": "1.batch"}, {"JobID": "1.extern"}, {"JobID": "1.0"}))
     assert dropped(trace) == {"a job step (its job has a row of its own)": 3}

@@ -183,6 +183,8 @@ def _choose_budgets(intake: Intake, given: ClusterFile | None, unit: str) -> Bud
     if given is not None and given.budgets is not None:
         return given.budgets
     budgets = infer_budgets(intake.jobs, unit)
+    if given is not None:
+        given.check_accounts(budgets)
     whole = [(path, share) for path, budget, share in budgets.walk() if not budget.children]
     whole.sort(key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{path} {share / 10**7:.1f}%" for path, share in whole[:SHARES_SHOWN])

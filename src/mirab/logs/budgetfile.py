@@ -205,6 +205,15 @@ def _known_account(entry: Entry, budgets: Budgets | None) -> None:
         raise entry.error(f"there is no account {account!r} in the budgets", f"did you mean {nearest(account, known)}?")
 
 
+def check_accounts(drafts: Sequence[DraftReservation | DraftExemption], budgets: Budgets) -> None:
+    """Raises LogError for the first reservation or exception of an account that is not in the budgets."""
+    for draft in drafts:
+        found = draft.entry.table("the entry")
+        for key in ("account", "donor"):
+            if key in found:
+                _known_account(found[key], budgets)
+
+
 def _unique(entry: Entry, what: str, ids: list[str]) -> None:
     seen: set[str] = set()
     for name in ids:

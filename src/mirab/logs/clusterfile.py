@@ -16,6 +16,7 @@ from mirab.logs.budgetfile import (
     DraftReservation,
     budget_changes_from,
     budgets_from,
+    check_accounts,
     exemptions_from,
     reservations_from,
 )
@@ -58,6 +59,10 @@ class ClusterFile:
     draft_reservations: tuple[DraftReservation, ...] = ()
     draft_exemptions: tuple[DraftExemption, ...] = ()
     draft_changes: tuple[BudgetChange, ...] = ()
+
+    def check_accounts(self, budgets: Budgets) -> None:
+        """Raises LogError where a reservation or exception names an account that is not in the budgets."""
+        check_accounts((*self.draft_reservations, *self.draft_exemptions), budgets)
 
     def reservations(self, origin: int | None, shift: int = 0) -> tuple[Reservation, ...]:
         """Reservations on the clock of a log whose instant 0 is the Unix time `origin`, minus `shift` milliseconds.

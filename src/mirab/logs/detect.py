@@ -146,6 +146,8 @@ def _json_form(source: Source, head: bytes) -> str:
 def _unknown(source: Source, first: str) -> LogError:
     if set(alibaba.NODE_COLUMNS) <= set(header_fields(first)[0]):
         return LogError("is a table of nodes", source.path, 1, "give it with --cluster, and the pods as the log")
+    if first.split()[:1] == ["JobID"]:
+        return LogError("is sacct's table for people", source.path, 1, f"add --parsable2: {sacct.COMMAND}")
     shown = first[:80] + ("..." if len(first) > 80 else "")
     hint = "for sacct without header name its columns with --columns; else rename the header to the native form's"
     return LogError(f"has no known form; it begins with {shown!r}", source.path, 1, hint)

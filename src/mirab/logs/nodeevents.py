@@ -15,6 +15,7 @@ from mirab.model.workloads import NodeTrouble
 
 COLUMNS = ("time_s", "node", "event", "repair_s", "stuck")
 KINDS = ("degraded", "down")
+NO_NUMBER = "time_s, repair_s or stuck is not a number"
 
 
 def read_node_events(path: Path, nodes: Collection[str], origin: int | None) -> tuple[list[NodeTrouble], list[str]]:
@@ -33,26 +34,31 @@ def read_node_events(path: Path, nodes: Collection[str], origin: int | None) -> 
     troubles: list[NodeTrouble] = []
     known = frozenset(nodes)
     for line, row in table.rows(intake):
-        time, node, kind, repair, stuck = (row[index].strip() for index in at)
-        if node not in known:
-            intake.drop(line, "the node is not in the cluster")
-            continue
-        if kind not in KINDS:
-            intake.drop(line, f"the event is neither {' nor '.join(KINDS)}")
-            continue
-        try:
-            instant, length = milliseconds(time), milliseconds(repair)
-            is_stuck = bool(stuck) and parse_flag(stuck)
-            if instant >= UNIX_FROM and origin is not None:
-                instant -= origin
-            if length < 0:
-                raise ValueError
-        except ValueError:
-            intake.drop(line, "time_s, repair_s or stuck is not a number")
-            continue
-        troubles.append(NodeTrouble(instant, node, kind, length, is_stuck))
+        trouble = _trouble(known, origin, *(row[index].strip() for index in at))
+        if isinstance(trouble, str):
+            intake.drop(line, trouble)
+        else:
+            troubles.append(trouble)
     troubles.sort(key=lambda trouble: (trouble.at, trouble.node, trouble.kind))
     return troubles, [
         f"node events not used: {number:,} of {intake.rows:,} ({reason}; first at line {lines[0]})"
         for reason, (number, lines) in intake.dropped.items()
     ]
+
+
+def _trouble(
+    nodes: frozenset[str], origin: int | None, time: str, node: str, kind: str, repair: str, stuck: str
+) -> NodeTrouble | str:
+    """The event of a row, or why it is none."""
+    if node not in nodes:
+        return "the node is not in the cluster"
+    if kind not in KINDS:
+        return f"the event is neither {' nor '.join(KINDS)}"
+    try:
+        instant, length = milliseconds(time), milliseconds(repair)
+        is_stuck = bool(stuck) and parse_flag(stuck)
+    except ValueError:
+        return NO_NUMBER
+    if instant >= UNIX_FROM and origin is not None:
+        instant -= origin
+    return NodeTrouble(instant, node, kind, length, is_stuck) if length >= 0 else NO_NUMBER
