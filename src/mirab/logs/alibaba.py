@@ -54,19 +54,9 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
     intake.notes.append("pods name no users: each quality of service is one account with one user")
 
 
-def _pod(
-    line: int,
-    name: str,
-    cpu: str,
-    memory: str,
-    gpus: str,
-    created: str,
-    deleted: str,
-    scheduled: str,
-    spec: str,
-    qos: str,
-) -> Job | str:
+def _pod(line: int, fields: list[str]) -> Job | str:
     """The job of a pod, or why it is none."""
+    name, cpu, memory, gpus, created, deleted, scheduled, spec, qos = fields
     if not scheduled:
         return "never scheduled: run time unknown"
     if not deleted:
