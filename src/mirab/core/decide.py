@@ -239,6 +239,7 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
         again_at = trial.now + trial.policy.hold_review
     if plan.ripe_at is not None:
         again_at = min(again_at, plan.ripe_at)
+        trial.wake(plan.ripe_at)
         reason: WaitReason = AwaitingCheckpoint(plan.ripe_at, plan.victims)
     else:
         reason = blocked_reason(trial, queue, plan, no_hold)

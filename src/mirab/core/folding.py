@@ -158,7 +158,8 @@ def refused(state: State, event: facts.ActionRefused) -> None:
         if beneficiary is not None:
             state.victims.get(beneficiary, {}).pop(run.id, None)
             pending = state.pending.get(beneficiary)
-            if pending is not None and state.holds[beneficiary].claim:
+            hold = state.holds.get(beneficiary)
+            if pending is not None and hold is not None and hold.claim:
                 drop_hold(state, pending)
 
 
@@ -316,7 +317,7 @@ def reject(state: State, action: plans.Reject, now: Instant) -> None:
     state.rejected.pop(action.workload_id, None)
 
 
-def hold(state: State, granted: plans.Hold, now: Instant) -> None:
+def hold_granted(state: State, granted: plans.Hold, now: Instant) -> None:
     if granted.reservation_id is not None:
         state.reserved[granted.reservation_id] = granted
         return
@@ -324,8 +325,10 @@ def hold(state: State, granted: plans.Hold, now: Instant) -> None:
     queue = pending.queue
     if queue is None:
         raise AssertionError(f"{granted.workload_id} holds nodes and waits in no queue")
-    if granted.workload_id not in state.holds:
-        commit_hold(state, pending, granted.pool, +1)
+    moved = state.holds.get(granted.workload_id)
+    if moved is not None:
+        commit_hold(state, pending, moved.pool, -1)
+    commit_hold(state, pending, granted.pool, +1)
     if not granted.claim:
         queue.user.account.hold = granted.workload_id
     state.holds[granted.workload_id] = granted
@@ -385,7 +388,7 @@ INTENTIONS: dict[type[Any], Callable[[State, Any, Instant], None]] = {
     plans.Resume: resume,
     plans.CallHuman: call_human,
     plans.Reject: reject,
-    plans.Hold: hold,
+    plans.Hold: hold_granted,
     plans.HoldReleased: hold_released,
 }
 

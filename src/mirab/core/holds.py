@@ -6,9 +6,11 @@ gang starts. The right to stop the runs of others is judged when the hold is gra
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mirab.core.placement import allocation, choose
 from mirab.core.queues import Pending, Queue
-from mirab.core.reclaim import reason_for
+from mirab.core.reclaim import needed_on, reason_for
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
@@ -34,7 +36,7 @@ def serve_holds(trial: Trial) -> None:
         if queue is None:
             continue
         if not hold.claim:
-            trial.hold_of.setdefault(queue.user.account, workload_id)
+            trial.hold_of.setdefault(queue.user.account, []).append(workload_id)
         if trial.news and hold.mask & ~trial.usable[hold.pool]:
             _replace(trial, queue, pending, hold)
         elif not (trial.news and _start_if_free(trial, queue, pending, hold)):
@@ -67,15 +69,40 @@ def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
         trial.wait(pending, AwaitingVictims(last, max(1, len(victims))))
     elif trial.now >= hold.until and any(run_id in trial.state.runs for run_id in hold.spared):
         _replace(trial, queue, pending, hold)
+    elif trial.surveyed and (until := _known_until(trial, hold)) < hold.until - trial.policy.review:
+        _keep(trial, queue, pending, replace(hold, until=until))
     else:
-        if trial.now >= hold.until - trial.policy.grace_max:
-            _stop_in_time(trial, queue, pending, hold)
-        trial.wake(hold.until - trial.policy.grace_max)
-        trial.wake(hold.until)
-        trial.wait(pending, HoldsNodes(hold.until, hold.mask.bit_count()))
+        _mind(trial, queue, pending, hold)
+
+
+def _keep(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
+    """Grant or move a hold, and begin at once with the notices that cannot wait."""
+    trial.grant(queue, hold)
+    _mind(trial, queue, pending, hold)
+
+
+def _mind(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
+    """Until T: give notice in time, wake in time, say when it will start."""
+    if trial.now >= hold.until - trial.policy.grace_max:
+        _stop_in_time(trial, queue, pending, hold)
+    trial.wake(hold.until - trial.policy.grace_max)
+    trial.wake(hold.until)
+    trial.wait(pending, HoldsNodes(hold.until, hold.mask.bit_count()))
+
+
+def _known_until(trial: Trial, hold: Hold) -> Instant:
+    """T as it looks now: runs that were to end by their limits may have ended long before."""
+    until = trial.now + trial.policy.grace_max
+    for run in trial.state.runs.values():
+        if run.allocation.pool == hold.pool and run.allocation.mask & hold.mask:
+            grace = min(run.workload.shape.grace, trial.policy.grace_max)
+            until = max(until, run.limit_at() if run.id in hold.spared else run.unprotected_at + grace)
+    return until
 
 
 def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
+    """Give each run on the nodes its notice so that it has gone by T; of part of a node, only as many as are needed."""
+    due: list[Run] = []
     for run in trial.state.runs.values():
         if run.allocation.pool != hold.pool or not run.allocation.mask & hold.mask or run.id in hold.spared:
             continue
@@ -85,7 +112,11 @@ def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> N
         if trial.now < at:
             trial.wake(at)
         elif run.started_at is not None:
-            trial.stop(run, reason_for(trial, queue, pending, run, hold=True))
+            due.append(run)
+    if hold.slots_per_node < trial.banks[hold.pool].slots:
+        due = needed_on(trial, hold, due)
+    for run in due:
+        trial.stop(run, reason_for(trial, queue, pending, run, hold=True))
 
 
 def _replace(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
@@ -94,8 +125,7 @@ def _replace(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     found = find(trial, queue, pending, prefer=hold.mask)
     trial.holds[pending.workload.id] = hold
     if isinstance(found, Hold) and not hold.claim:
-        trial.grant(queue, found)
-        trial.wait(pending, HoldsNodes(found.until, found.mask.bit_count()))
+        _keep(trial, queue, pending, found)
     else:
         _give_up(trial, pending, "a node was lost and none can replace it")
 
@@ -110,19 +140,17 @@ def _give_up(trial: Trial, pending: Pending, why: str) -> None:
 def hold_for(trial: Trial, queue: Queue, pending: Pending) -> WaitReason | None:
     """Grant a hold to a blocked gang if it may have one; otherwise say why not. None = nodes are held for it now."""
     leaf = queue.user.account
-    holder = trial.hold_of.get(leaf) if trial.policy.contract else None
     given = sum(not hold.claim for hold in trial.holds.values())
-    if holder is not None and holder in trial.holds:
-        return HoldTaken(holder, given)
+    own = [each for each in trial.hold_of.get(leaf, ()) if each in trial.holds] if trial.policy.contract else []
+    if len(own) >= trial.policy.holds_per_leaf:
+        return HoldTaken(own[0], given)
     if given >= trial.policy.holds_max:
         return HoldTaken(None, given)
     found = find(trial, queue, pending)
     if not isinstance(found, Hold):
         return found
-    trial.hold_of[leaf] = pending.workload.id
-    trial.grant(queue, found)
-    trial.wait(pending, HoldsNodes(found.until, found.mask.bit_count()))
-    trial.wake(found.until)
+    trial.hold_of.setdefault(leaf, []).append(pending.workload.id)
+    _keep(trial, queue, pending, found)
     return None
 
 

@@ -16,7 +16,7 @@ from mirab.core.trial import Trial
 from mirab.model.plans import Hold
 from mirab.model.reasons import PreemptedFor
 from mirab.model.resources import nodes_of
-from mirab.model.units import Charge, Instant, NodeMask
+from mirab.model.units import Charge, Instant, NodeMask, RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class NoClearing:
 class Reach:
     """How much stopping every run of a set could make room for: a bound that spares most searches.
 
-    `whole[p]`: nodes of pool p that would be clear, `added[p]` those of them that are not now; `part[p]`: most slots that would be free on one node.
+    `whole[p]`: nodes of pool p that would be clear, `added[p]` those of them that are not now; `part[p]`: most slots
+    that would be free on one node.
     """
 
     __slots__ = ("added", "part", "whole")
@@ -314,11 +315,36 @@ def _clear_parts(
     others = sorted((plan for plan in plans if not free >> plan[1] & 1), key=lambda plan: plan[0])
     if missing <= 0 or len(others) < missing:
         return None
-    mask, stopped = free, dict[str, Run]()
-    for _, node, victims in others[:missing]:
-        mask |= 1 << node
+    nodes, stopped = [node for _, node, _ in others[:missing]], dict[RunId, Run]()
+    for _, _, victims in others[:missing]:
         stopped.update((run.id, run) for run in victims)
-    return Clearing(number, mask, width, tuple(stopped.values()))
+    mask = free | sum(1 << node for node in nodes)
+    return Clearing(number, mask, width, tuple(_needed(trial, bank, nodes, width, stopped)))
+
+
+def _needed(trial: Trial, bank: Bank, nodes: list[int], width: int, stopped: dict[RunId, Run]) -> list[Run]:
+    """The victims without those that the others make superfluous, dearest spared first."""
+    cap, now = trial.policy.claimed_loss_cap, trial.now
+    for run in sorted(stopped.values(), key=lambda run: (run.charged, run.loss(now, cap), run.id), reverse=True):
+        rest = [other.allocation for other in stopped.values() if other is not run]
+        if all(
+            bank.level(node) + sum(given.slots_per_node for given in rest if given.mask >> node & 1) >= width
+            for node in nodes
+        ):
+            del stopped[run.id]
+    return list(stopped.values())
+
+
+def needed_on(trial: Trial, hold: Hold, runs: list[Run]) -> list[Run]:
+    """Those of the runs that have to go so that each held node has the held slots free."""
+    bank, stopped = trial.banks[hold.pool], dict[RunId, Run]()
+    for node in nodes_of(hold.mask):
+        here = [run for run in runs if run.allocation.mask >> node & 1]
+        missing = hold.slots_per_node - _leaving(trial, hold.pool, node)
+        plan = _clear_node(trial, bank, node, here, missing)
+        if plan is not None:
+            stopped.update((run.id, run) for run in plan[2])
+    return list(stopped.values())
 
 
 def _coming_free(trial: Trial, queue: Queue) -> Clearing | None:

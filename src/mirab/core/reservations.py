@@ -22,6 +22,7 @@ def serve_reservations(trial: Trial) -> None:
         if trial.now >= reservation.end:
             trial.hold_changes.append(HoldReleased(_holder(reservation), "the reservation has ended", reservation.id))
             _forget(trial, reservation)
+            trial.news = True
         elif trial.now < choose_at:
             trial.wake(choose_at)
         elif hold is None or hold.mask & ~trial.usable[hold.pool]:
@@ -37,6 +38,7 @@ def _holder(reservation: Reservation) -> WorkloadId:
 def _forget(trial: Trial, reservation: Reservation) -> None:
     for kept in trial.kept:
         kept[:] = [entry for entry in kept if entry.reservation_id != reservation.id]
+    trial.forget_open_nodes()
 
 
 def _choose(trial: Trial, reservation: Reservation, lost: Hold | None) -> None:

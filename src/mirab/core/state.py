@@ -333,9 +333,9 @@ class State:
 
     def cover(self, run: Run) -> None:
         """It is nobody's victim any more: it is stopping, gone, or protected again."""
-        if self.uncharged_runs.pop(run.id, None) is None and run.account.exposed.pop(run.id, None) is not None:
-            if not run.account.exposed:
-                del self.exposed_leaves[run.account]
+        self.uncharged_runs.pop(run.id, None)
+        if run.account.exposed.pop(run.id, None) is not None and not run.account.exposed:
+            del self.exposed_leaves[run.account]
 
     def commit_charge(self, run: Run, until: Instant) -> None:
         """Count the run as committed until then."""

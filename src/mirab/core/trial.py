@@ -68,10 +68,11 @@ class Trial:
         self.stopped: dict[RunId, None] = {}
         self.taken: dict[Queue, int] = {}
         self.holds: dict[WorkloadId, Hold] = dict(state.holds)
-        self.hold_of: dict[Account, WorkloadId] = {}
+        self.hold_of: dict[Account, list[WorkloadId]] = {}
         self.given_slots: dict[Account, int] = {}
         self.wake_at: Instant = FOREVER
         self._first: Account | None = None
+        self._all_used: Charge | None = None
         self._first_known = False
         self._weighed: dict[Account, tuple[Charge, int]] = {}
         self._user_usage: dict[User, Charge] = {}
@@ -91,8 +92,17 @@ class Trial:
 
     # --- nodes -----------------------------------------------------------------------------------------------------
     def keep(self, hold: Hold) -> None:
-        self.kept[hold.pool].append(Kept(hold.mask, 0 if hold.claim else hold.until, hold.workload_id))
+        self.kept[hold.pool].append(Kept(hold.mask, 0 if hold.claim else self._free_by(hold), hold.workload_id))
         self._open.clear()
+
+    def _free_by(self, hold: Hold) -> Instant:
+        """By when what starts on held nodes must be stoppable: T, and if T is far, not much later than is usual.
+
+        Limits are mostly longer than runs: the gang will often start well before a far T.
+        """
+        usual = hold.granted_at + self.policy.min_runtime_cap + self.policy.grace_max
+        soon = self.now + self.policy.urgent_minimum + self.policy.grace_max
+        return min(hold.until, max(usual, soon))
 
     def keep_reserved(self, hold: Hold) -> None:
         reservation = self.state.reservations.get(hold.reservation_id or "")
@@ -123,10 +133,10 @@ class Trial:
         return masks
 
     def horizon(self) -> Instant:
-        """How far ahead nodes may be held: cap and grace, or without a contract as far as limits are known."""
+        """How far ahead nodes may be held: without a contract as far as limits are known."""
         if not self.policy.contract:
             return FOREVER - 1
-        return self.now + self.policy.min_runtime_cap + self.policy.grace_max
+        return self.now + max(self.policy.hold_horizon, self.policy.min_runtime_cap + self.policy.grace_max)
 
     def pinned(self, number: int) -> dict[Account, NodeMask]:
         """By leaf, the nodes that its charged runs keep beyond the horizon unless they may be stopped."""
@@ -138,6 +148,10 @@ class Trial:
                     masks[run.account] = masks.get(run.account, 0) | run.allocation.mask
             self._pinned[number] = masks
         return masks
+
+    def forget_open_nodes(self) -> None:
+        """What was kept has changed."""
+        self._open.clear()
 
     def node_returns(self, place: tuple[int, int]) -> None:
         """An undone drain: the node takes work in this very decision."""
@@ -235,11 +249,17 @@ class Trial:
         if weighed is None:
             used = account.used(self.now)
             if self.policy.order == "fair-tree":
-                weighed = used, account.share
+                weighed = used, account.share * max(1, self._total_used())
             else:
                 weighed = used + account.committed(self.now), account.promised(self.now)
             self._weighed[account] = weighed
         return weighed
+
+    def _total_used(self) -> Charge:
+        """Decayed usage of all: Fair Tree compares shares of what was used with shares of what was promised."""
+        if self._all_used is None:
+            self._all_used = sum(account.used(self.now) for account in self.state.roots)
+        return self._all_used
 
     def ratio(self, account: Account, added: Charge = 0) -> float:
         used, promised = self.weigh(account)
