@@ -16,7 +16,6 @@ from mirab.model.reasons import (
     NeverFits,
     NoFreeGpus,
     PreemptedFor,
-    Reason,
     ShareSpent,
     VictimsGone,
 )
@@ -60,8 +59,8 @@ def preempted(name: str, attempt: int, beneficiary: str, account: str, lost: int
     return Preempt(RunId(f"{name}.{attempt}"), 10_000, reason)
 
 
-def small_record(path: Path, close: bool = True) -> JournalFile:
-    """`big` waits behind `older`, starts on held nodes, is stopped for `rival`, resumes and finishes."""
+def small_record(path: Path) -> list[tuple[list[Event], Plan]]:
+    """Writes the record and returns what was recorded: `big` waits behind `older`, starts on held nodes, is stopped for `rival`, resumes and finishes."""
     older = workload("older", "language", GANG, 0)
     big = workload("big", "language", GANG, 1 * HOUR, label="train", checkpoint=HOUR)
     rival = workload("rival", "vision", GANG, 9 * HOUR, user="bo")
@@ -106,9 +105,8 @@ def small_record(path: Path, close: bool = True) -> JournalFile:
         [started("big", 2, 0b1111, InOrder(AccountPath("language"), 0.98, True))],
     )
     step(12 * HOUR, [RunStarted(10 * HOUR, RunId("big.2")), ended(12 * HOUR, "big", 2, Outcome.COMPLETED)])
-    if close:
-        journal.close()
-    return journal  # fmt: skip
+    journal.close()
+    return step.cycles
 
 
 class _Steps:
@@ -117,10 +115,10 @@ class _Steps:
     def __init__(self, journal: JournalFile) -> None:
         self._journal = journal
         self._folded = 0
+        self.cycles: list[tuple[list[Event], Plan]] = []
 
     def __call__(self, at: Instant, facts: list[Event], actions: Any = (), waiting: Any = ()) -> None:
         self._folded += len(facts)
-        self._journal.append(facts, Plan(at, self._folded, tuple(actions), (), tuple(waiting), at + MINUTE))
-
-
-__all__ = ["Reason", "small_record"]
+        plan = Plan(at, self._folded, tuple(actions), (), tuple(waiting), at + MINUTE)
+        self._journal.append(facts, plan)
+        self.cycles.append((facts, plan))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mirab.study.story import explain, story
+from mirab.study.storytext import tell
 from tests.study_page.records import small_record
 
 
@@ -70,6 +71,17 @@ def test_a_preemption_names_for_whom_by_which_rule_and_what_was_lost(record: Pat
 def test_who_made_room(record: Path) -> None:
     made = story(record, "rival")["runs"][0]["made_room"]
     assert [(each["run_id"], each["account"]) for each in made] == [("big.1", "language")]
+
+
+def test_those_who_made_room_are_counted_by_rule(record: Path) -> None:
+    text = " ".join(explain(record, "rival").split())
+    assert "made room: 1 run (0 had no minimum, 1 was past its own; 24.0 GPU-hours at stake): big.1 of language" in text
+
+
+def test_a_remedy_is_told_once(record: Path) -> None:
+    told = story(record, "big")
+    told["waits"][1]["blockers"] = told["waits"][0]["blockers"]
+    assert tell(told).count("a larger share would") == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from mirab.model import reasons
 from mirab.model.units import DAY, HOUR, MINUTE
 from mirab.study.formats import Names
-from mirab.study.words import sentence, tellable
+from mirab.study.words import advice, fact, sentence, tellable
 
 ALL = [kind for kind in vars(reasons).values() if isinstance(kind, type) and is_dataclass(kind)]
 AT = 2 * DAY + 4 * HOUR + 12 * MINUTE
@@ -96,3 +96,27 @@ def test_what_was_lost_is_told_in_hours_of_a_slot() -> None:
     told = sentence(reason)
     assert "36.0 GPU-hours" in told and "1.24 against 0.71" in told and "j9 of vision/eval" in told
     assert "next to no work" in sentence(reasons.PreemptedFor("j9", "a", 0.71, 1.24, lost=0))  # type: ignore[arg-type]
+
+
+def test_policies_with_other_rules_are_told_by_theirs() -> None:
+    priority = Names(order="priority", preemption="priority")
+    stopped = reasons.PreemptedFor("j9", "vision/eval", 0.71, 1.24, lost=0)  # type: ignore[arg-type]
+    assert "its priority was lower" in sentence(stopped, priority) and "1.24" not in sentence(stopped, priority)
+    turn = reasons.InOrder("vision", 1.24, owed=False)  # type: ignore[arg-type]
+    assert "in the order of policy priority" in sentence(turn, priority)
+
+
+def test_a_victim_of_the_same_account_is_told_as_such() -> None:
+    stopped = reasons.PreemptedFor("j9", "vision/eval", 1.65, 1.65, lost=0)  # type: ignore[arg-type]
+    assert "more than the other of the same account (which is at 1.65)" in sentence(stopped)
+
+
+def test_a_right_that_came_with_a_hold_is_told_as_such() -> None:
+    stopped = reasons.PreemptedFor("j9", "vision", 1.05, 1.0, lost=0, hold=True)  # type: ignore[arg-type]
+    assert "when the nodes were held" in sentence(stopped) and "by now 1.00 against 1.05" in sentence(stopped)
+
+
+def test_the_remedy_follows_the_fact() -> None:
+    spent = reasons.ShareSpent(1.3, "vision", 0.6, 3)  # type: ignore[arg-type]
+    assert sentence(spent) == f"{fact(spent)}. {advice(spent)}" and "a larger share" in advice(spent)
+    assert advice(reasons.VictimsGone(2)) == ""

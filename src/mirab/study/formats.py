@@ -116,11 +116,14 @@ class Names:
         origin: Unix milliseconds of instant 0; None = the log has no calendar, and instants are counted in days.
         unit: what a slot is: ``gpu``, ``cpu`` or ``node``.
         zone: time zone of the reader; None = that of this machine.
+        order, preemption: those of the policy, since they decide what a reason means.
     """
 
     origin: int | None = None
     unit: str = "gpu"
     zone: tzinfo | None = None
+    order: str = "budget"
+    preemption: str = "budget"
 
     def at(self, instant: Instant, seconds: bool = False) -> str:
         """``day 3 04:12`` where the log has no calendar, else local ``2017-10-05 04:12``."""

@@ -16,11 +16,11 @@ from mirab.model.events import Outcome
 from mirab.model.resources import Allocation, Shape
 from mirab.model.units import SECOND, Instant
 from mirab.model.workloads import Workload
+from mirab.study import words
 from mirab.study.formats import Names
 from mirab.study.journalfile import Header, cycles, facts_mentioning, read_header
 from mirab.study.storybooks import REQUEUED_WORDS, Json, Others, Wait, node_ranges, seconds, workload_of
 from mirab.study.storytext import tell
-from mirab.study.words import sentence
 
 
 def explain(journal: Path | str, workload_id: str) -> str:
@@ -83,7 +83,8 @@ class _Reader:
 
     def __init__(self, header: Header, workload: Workload) -> None:
         self._header = header
-        self._names = Names(header.origin, header.cluster.unit)
+        policy = header.policy
+        self._names = Names(header.origin, header.cluster.unit, None, policy.order, policy.preemption)
         self._workload = workload
         self._others = Others(workload)
         self._waits: list[Wait] = []
@@ -224,8 +225,9 @@ class _Reader:
         return next((run for run in reversed(self._runs) if run["run_id"] == run_id), None)
 
     def _told(self, reason: Json) -> Json:
-        """The typed reason, and its sentence."""
-        return {"reason": reason, "sentence": sentence(decode(reason), self._names)}
+        """The typed reason, in words, and what would remove it."""
+        typed = decode(reason)
+        return {"reason": reason, "fact": words.fact(typed, self._names), "advice": words.advice(typed)}
 
     def _new_run(self, action: Json) -> Json:
         allocation: Allocation = decode(action["allocation"], Allocation)

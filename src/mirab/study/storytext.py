@@ -6,14 +6,15 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from mirab.model.units import SECOND
+from mirab.model.units import HOUR, SECOND
 from mirab.study.formats import Names, plural, printable, ratio, slot_word, span, times_word
 
 Json: TypeAlias = dict[str, Any]
 _WIDTH = 100
 _SPELLS_IN_ORDER = 6
 """A wait with more spells than this is told by kind of blocker, longest first."""
-_KINDS, _ACCOUNTS, _ROOM = 6, 4, 8
+_KINDS, _ACCOUNTS, _ROOM, _NODES = 6, 4, 6, 12
+"""Kinds of blockers, accounts, runs and stretches of nodes that are told one by one."""
 
 _AFTER = {
     "submitted": "submitted",
@@ -38,7 +39,9 @@ def tell(story: Json) -> str:
     """The story as lines of at most 100 columns."""
     names = _names(story)
     lines = [*_heading(story, names), ""]
-    turns = [(wait["from_s"], 2 * turn, _wait_lines(wait, names)) for turn, wait in enumerate(story["waits"])]
+    advised: set[str] = set()
+    waits = [_wait_lines(wait, names, advised) for wait in story["waits"]]
+    turns = [(wait["from_s"], 2 * turn, waits[turn]) for turn, wait in enumerate(story["waits"])]
     turns += [
         (run["decided_s"], 2 * turn + 1, _run_lines(run, story["unit"], names))
         for turn, run in enumerate(story["runs"])
@@ -81,12 +84,13 @@ def _request(workload: Json, unit: str) -> str:
 
 
 # --- a wait --------------------------------------------------------------------------------------------------------
-def _wait_lines(wait: Json, names: Names) -> list[str]:
+def _wait_lines(wait: Json, names: Names, advised: set[str]) -> list[str]:
+    """`advised`: kinds of blockers whose remedy has been told in this story; once is enough."""
     lines = [f"{_at(wait['from_s'], names)}  {_AFTER.get(wait['after'], wait['after'])}"]
     if not wait["wait_s"]:
-        return lines if wait["end"] == "started" else [*lines, *_reasons(wait)]
+        return lines if wait["end"] == "started" else [*lines, *_reasons(wait, advised)]
     lines += _wrap(f"waited {span(wait['wait_s'])}, {_wait_end(wait['end'])}:", "  ")
-    lines += _reasons(wait)
+    lines += _reasons(wait, advised)
     lines += _started_meanwhile(wait, names)
     return lines
 
@@ -100,18 +104,19 @@ def _wait_end(end: str) -> str:
     }.get(end, f"then {end}")
 
 
-def _reasons(wait: Json) -> list[str]:
+def _reasons(wait: Json, advised: set[str]) -> list[str]:
     spells = wait["blockers"]
     if not spells:
         return ["    no reason was recorded"] if wait["wait_s"] else []
     lines: list[str] = []
     if len(spells) <= _SPELLS_IN_ORDER:
         for spell in spells:
-            lines += _blocker(spell["held_s"], "", spell)
+            lines += _blocker(spell["held_s"], "", spell, advised)
         return lines
     kinds = _by_kind(spells)
     for held, count, longest in kinds[:_KINDS]:
-        lines += _blocker(held, f"in {plural(count, 'spell')}; in the longest: ", longest)
+        times = f"in {plural(count, 'spell')}; in the longest: " if count > 1 else ""
+        lines += _blocker(held, times, longest, advised)
     if len(kinds) > _KINDS:
         lines.append(f"    {plural(len(kinds) - _KINDS, 'other kind')} of blocker held it for less")
     return lines
@@ -129,11 +134,15 @@ def _by_kind(spells: Sequence[Json]) -> list[tuple[float, int, Json]]:
     return sorted(found, key=lambda kind: -kind[0])
 
 
-def _blocker(held: float, note: str, spell: Json) -> list[str]:
-    """One blocker: how long, what it was, and who of its own queue stood before it."""
-    text = f"{note}{spell['sentence']}"
+def _blocker(held: float, note: str, spell: Json, advised: set[str]) -> list[str]:
+    """One blocker: how long, what it was, who of its own queue stood before it, and what would remove it."""
+    text = f"{note}{spell['fact']}"
     if spell["ahead"] or spell["ahead_at_first"]:
         text = f"{_own_queue(spell)}; the first of them: {text}"
+    kind = spell["reason"]["type"]
+    if spell["advice"] and kind not in advised:
+        text += f". {spell['advice']}"
+        advised.add(kind)
     return _wrap(text, f"    {span(held):>7}  ")
 
 
@@ -168,20 +177,36 @@ def _starter(entry: Json, names: Names) -> str:
 
 # --- a run ---------------------------------------------------------------------------------------------------------
 def _run_lines(run: Json, unit: str, names: Names) -> list[str]:
-    where = f"{names.slots(run['slots'])} on {', '.join(run['nodes'])}"
+    where = f"{names.slots(run['slots'])} on {_where(run['nodes'])}"
     verb = "resumed" if run["resumed"] else "started"
     lines = _wrap(f"{verb} as {run['run_id']} with {where}", f"{_at(run['decided_s'], names)}  ")
-    lines += _wrap(f"why: {run['sentence']}", "  ")
-    for made in run["made_room"][:_ROOM]:
-        lines += _wrap(f"made room: {made['run_id']} of {made['account']} ({made['sentence']})", "  ")
-    if len(run["made_room"]) > _ROOM:
-        lines.append(f"  made room: {len(run['made_room']) - _ROOM} more")
+    lines += _wrap(f"why: {run['fact']}", "  ")
+    lines += _made_room(run["made_room"], names)
     if run["started_s"] is not None and run["started_s"] > run["decided_s"]:
         lines.append(f"  ran from {_at(run['started_s'], names)}, {span(run['started_s'] - run['decided_s'])} later")
     for refusal in run["refusals"]:
         what = f"the engine would not {refusal['action']} it ({refusal['why'] or 'no reason given'})"
         lines += _wrap(what, f"{_at(refusal['at_s'], names)}  ")
     return lines + _stop_lines(run, names) + _end_lines(run, unit, names)
+
+
+def _where(nodes: Sequence[str]) -> str:
+    shown = ", ".join(nodes[:_NODES])
+    return shown if len(nodes) <= _NODES else f"{shown} and further nodes"
+
+
+def _made_room(made: Sequence[Json], names: Names) -> list[str]:
+    """Who was stopped for it, by which rule, and at what cost; the runs themselves as far as they fit."""
+    if not made:
+        return []
+    uncharged = sum(bool(each["reason"].get("uncharged")) for each in made)
+    lost = sum(each["reason"]["lost"] for each in made) / HOUR
+    past = len(made) - uncharged
+    rules = f"{uncharged:,} had no minimum, {past:,} {'was past its own' if past == 1 else 'were past theirs'}"
+    shown = ", ".join(f"{each['run_id']} of {each['account']}" for each in made[:_ROOM])
+    more = f" and {len(made) - _ROOM:,} more" if len(made) > _ROOM else ""
+    text = f"made room: {plural(len(made), 'run')} ({rules}; {lost:,.1f} {names.slot}-hours at stake): {shown}{more}"
+    return _wrap(text, "  ")
 
 
 def _stop_lines(run: Json, names: Names) -> list[str]:
@@ -191,7 +216,7 @@ def _stop_lines(run: Json, names: Names) -> list[str]:
     protected = run.get("protected_until_s")
     minimum = f" (minimum over since {_at(protected, names)})" if protected is not None and run["min_runtime_s"] else ""
     lines = _wrap(f"told to stop within {span(stop['grace_s'])}{minimum}", f"{_at(stop['at_s'], names)}  ")
-    lines += _wrap(f"why: {stop['sentence']}", "  ")
+    lines += _wrap(f"why: {stop['fact']}", "  ")
     if "beneficiary_started_s" in stop:
         begun = stop["beneficiary_started_s"]
         done = f"started at {_at(begun, names)}" if begun is not None else "had not started by the end of this story"

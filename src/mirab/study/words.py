@@ -12,15 +12,27 @@ from mirab.study.formats import Names, plural, ratio, slot_word, span
 NAMELESS = Names()
 _Teller: TypeAlias = Callable[[Any, Names], str]
 _TELLERS: dict[type, _Teller] = {}
+_ADVICE: dict[type, str] = {}
 
 
 def sentence(reason: why.Reason, names: Names = NAMELESS) -> str:
-    """Plain English for a reason, without a full stop, so that it can stand in a table.
+    """Plain English for a reason and what would remove it, without a full stop, so that it can stand in a table.
 
     Raises:
         KeyError: a reason that nobody has written a sentence for (a test enumerates them).
     """
+    remedy = advice(reason)
+    return f"{fact(reason, names)}. {remedy}" if remedy else fact(reason, names)
+
+
+def fact(reason: why.Reason, names: Names = NAMELESS) -> str:
+    """What is so, with its numbers."""
     return _TELLERS[type(reason)](reason, names)
+
+
+def advice(reason: why.Reason) -> str:
+    """What would remove it, the same for all reasons of a kind; empty where the fact says it already."""
+    return _ADVICE.get(type(reason), "")
 
 
 def tellable() -> frozenset[type]:
@@ -28,9 +40,11 @@ def tellable() -> frozenset[type]:
     return frozenset(_TELLERS)
 
 
-def _tells(kind: type) -> Callable[[_Teller], _Teller]:
+def _tells(kind: type, remedy: str = "") -> Callable[[_Teller], _Teller]:
     def register(teller: _Teller) -> _Teller:
         _TELLERS[kind] = teller
+        if remedy:
+            _ADVICE[kind] = remedy
         return teller
 
     return register
@@ -53,8 +67,11 @@ def _request(nodes: int, slots_per_node: int, names: Names) -> str:
 # --- started -------------------------------------------------------------------------------------------------------
 @_tells(why.InOrder)
 def _in_order(reason: why.InOrder, names: Names) -> str:
+    stood = f"{reason.account} stood at {ratio(reason.ratio)} of its share"
+    if names.order != "budget":
+        return f"its turn came in the order of policy {names.order} and enough was free; {stood}"
     side = "below its share, so it went before all that are not" if reason.owed else "at or above its share"
-    return f"its turn came and enough was free: {reason.account} stood at {ratio(reason.ratio)} of its share ({side})"
+    return f"its turn came and enough was free: {stood} ({side})"
 
 
 @_tells(why.OnHeldNodes)
@@ -83,21 +100,32 @@ def _reserved(reason: why.Reserved, names: Names) -> str:
 # --- stopped -------------------------------------------------------------------------------------------------------
 @_tells(why.PreemptedFor)
 def _preempted_for(reason: why.PreemptedFor, names: Names) -> str:
+    held = ", for whom its nodes were held" if reason.hold else ""
     lost = reason.lost / HOUR
     cost = "next to no work was at stake, since it had just checkpointed"
     if lost >= 0.05:
         cost = f"{lost:,.1f} {names.slot}-hours of work since its last checkpoint were at stake"
-    for_whom = f"stopped for {reason.beneficiary} of {reason.account}"
-    if reason.hold:
-        for_whom += ", for whom its nodes were held"
+    return f"stopped for {reason.beneficiary} of {reason.account}{held}: {right_to_stop(reason, names)}; {cost}"
+
+
+def right_to_stop(reason: why.PreemptedFor, names: Names) -> str:
+    """The rule by which it had to give way, with the ratios of the two sides."""
+    if names.preemption == "priority":
+        return "its priority was lower, and it was declared preemptible"
     if reason.uncharged:
-        rule = "its minimum was 0, so charged work may stop it at any time"
-    else:
-        rule = (
-            f"its minimum was over and its side had more of its share than the other, even with the newcomer counted "
-            f"({ratio(reason.ratio_against)} against {ratio(reason.ratio_for)})"
+        return "its minimum was 0, so charged work may stop it at any time"
+    against, mine = ratio(reason.ratio_against), ratio(reason.ratio_for)
+    if reason.ratio_for == reason.ratio_against:
+        return f"its minimum was over and its user had had more than the other of the same account (which is at {mine})"
+    if reason.hold:
+        return (
+            "its minimum was over, and when the nodes were held its side had more of its share than the other "
+            f"(by now {against} against {mine})"
         )
-    return f"{for_whom}: {rule}; {cost}"
+    return (
+        "its minimum was over and its side had more of its share than the other, even with the newcomer counted "
+        f"({against} against {mine})"
+    )
 
 
 @_tells(why.DrainedFrom)
@@ -113,12 +141,9 @@ def _reservation_begins(reason: why.ReservationBegins, names: Names) -> str:
     )
 
 
-@_tells(why.StartTimedOut)
+@_tells(why.StartTimedOut, "See what holds up its launch: image, file system, a sick node")
 def _start_timed_out(reason: why.StartTimedOut, names: Names) -> str:
-    return (
-        f"it was still starting after {_span(reason.after)}: see what holds up its launch "
-        "(image, file system, a sick node)"
-    )
+    return f"it was still starting after {_span(reason.after)}"
 
 
 # --- waits ---------------------------------------------------------------------------------------------------------
@@ -132,12 +157,14 @@ def _no_free_gpus(reason: why.NoFreeGpus, names: Names) -> str:
     )
 
 
-@_tells(why.ShareSpent)
+@_tells(
+    why.ShareSpent,
+    "It starts when others leave room, or as its account's usage leaves the window; a larger share would move it up",
+)
 def _share_spent(reason: why.ShareSpent, names: Names) -> str:
     return (
         f"its account has had {ratio(reason.ratio)} of its share and nobody may be stopped for it; "
-        f"{reason.first} at {ratio(reason.first_ratio)} goes first; {plural(reason.nodes_free, 'node')} free for it. "
-        "It starts when others leave room, or as its account's usage leaves the window; a larger share would move it up"
+        f"{reason.first} at {ratio(reason.first_ratio)} goes first; {plural(reason.nodes_free, 'node')} free for it"
     )
 
 
@@ -163,86 +190,76 @@ def _holds_nodes(reason: why.HoldsNodes, names: Names) -> str:
     return f"{kept} kept for it; it starts at {names.at(reason.until)} at the latest, and earlier if they clear earlier"
 
 
-@_tells(why.NotEnoughClaimable)
+@_tells(
+    why.NotEnoughClaimable,
+    "More come in reach as runs declare minimums and time limits, as its account falls further behind the others, "
+    "or with fewer nodes asked for",
+)
 def _not_enough_claimable(reason: why.NotEnoughClaimable, names: Names) -> str:
     return (
         f"needs {plural(reason.nodes, 'node')}; only {reason.claimable:,} could be cleared at any time known now, so "
-        "none are held for it. More come in reach as minimums and time limits are declared, as its account falls "
-        "further behind the others, or with fewer nodes asked for"
+        "none are held for it"
     )
 
 
-@_tells(why.HoldTaken)
+@_tells(why.HoldTaken, "Its turn to hold nodes comes when one of those has started")
 def _hold_taken(reason: why.HoldTaken, names: Names) -> str:
+    given = f"{plural(reason.holds, 'hold')} given in all"
     if reason.holder is not None:
-        return (
-            f"its account already has nodes held for {reason.holder}: it is next once that one has started "
-            f"({plural(reason.holds, 'hold')} given in all)"
-        )
-    return f"all {plural(reason.holds, 'hold')} are given to others: one must start first (setting `holds_max`)"
+        return f"its account already has nodes held for {reason.holder} ({given})"
+    return f"as many holds as the policy allows (`holds_max`) are given to others ({given})"
 
 
-@_tells(why.BehindOwnWork)
+@_tells(why.BehindOwnWork, "Cancel or lower those to move it up")
 def _behind_own_work(reason: why.BehindOwnWork, names: Names) -> str:
     return (
         f"{plural(reason.ahead, 'older or more urgent workload')} of the same user and shape "
-        f"{'goes' if reason.ahead == 1 else 'go'} first, next {reason.first}: "
-        "cancel or lower those to move it up"
+        f"{'goes' if reason.ahead == 1 else 'go'} first, next {reason.first}"
     )
 
 
-@_tells(why.SavingUp)
+@_tells(why.SavingUp, "That is the budget's own choice: its setting `save_for_gangs`")
 def _saving_up(reason: why.SavingUp, names: Names) -> str:
-    return (
-        f"its account saves up for {reason.gang}, its oldest gang, which goes first "
-        "(the budget's own setting `save_for_gangs`)"
-    )
+    return f"its account saves up for {reason.gang}, its oldest gang, which goes first"
 
 
-@_tells(why.BlockedBehind)
+@_tells(why.BlockedBehind, "A shorter time limit or minimum may let it start before")
 def _blocked_behind(reason: why.BlockedBehind, names: Names) -> str:
     if reason.until is None:
-        return f"the order is strict and {reason.holder} goes first; when that will be is not known"
-    return (
-        f"it might still run when {reason.holder} is due at {names.at(reason.until)}: "
-        "a shorter time limit or minimum would let it start before"
-    )
+        return f"nodes are free, but {reason.holder} goes first, and when that will be is not known"
+    return f"nodes are free, but it might still run when {reason.holder} is due on them at {names.at(reason.until)}"
 
 
-@_tells(why.HeadroomKept)
+@_tells(why.HeadroomKept, "It starts when more is free, or with a minimum above 0")
 def _headroom_kept(reason: why.HeadroomKept, names: Names) -> str:
     return (
         f"work without a minimum leaves {names.slots(reason.headroom)} free for small charged work; "
-        f"{reason.gpus_free:,} free now: it starts when more is, or with a minimum above 0"
+        f"{reason.gpus_free:,} free now"
     )
 
 
-@_tells(why.QuotaFull)
+@_tells(why.QuotaFull, "Some of its own work must end first")
 def _quota_full(reason: why.QuotaFull, names: Names) -> str:
-    return (
-        f"its account runs {reason.running:,} of its fixed quota of {names.slots(reason.quota)}: "
-        "some of its own work must end first"
-    )
+    return f"its account runs {reason.running:,} of its fixed quota of {names.slots(reason.quota)}"
 
 
-@_tells(why.NeverFits)
+@_tells(why.NeverFits, "It can never run as asked: ask for less")
 def _never_fits(reason: why.NeverFits, names: Names) -> str:
     types = f" of type {' or '.join(reason.gpu_types)}" if reason.gpu_types else ""
     asked = f"{plural(reason.nodes, 'node')} x {names.slots(reason.gpus_per_node)}{types}"
-    return (
-        f"asks for {asked}; the most that is installed for it is {plural(reason.largest_nodes, 'node')} x "
-        f"{names.slots(reason.largest_gpus_per_node)}: it can never run as asked; ask for less"
-    )
+    largest = f"{plural(reason.largest_nodes, 'node')} x {names.slots(reason.largest_gpus_per_node)}"
+    return f"asks for {asked}; the most that is installed for it is {largest}"
 
 
-@_tells(why.UnknownAccount)
+@_tells(
+    why.UnknownAccount,
+    "Submit for an account that has one, or add it to the budgets, or admit unknown accounts at share 0 "
+    "(setting `unknown_accounts`)",
+)
 def _unknown_account(reason: why.UnknownAccount, names: Names) -> str:
-    return (
-        f"account {reason.account} has no budget: submit for one that has, or add it to the budgets "
-        "(or admit unknown accounts at share 0 by setting `unknown_accounts: zero`)"
-    )
+    return f"account {reason.account} has no budget"
 
 
-@_tells(why.HeldByUser)
+@_tells(why.HeldByUser, "It queues from its release on")
 def _held_by_user(reason: why.HeldByUser, names: Names) -> str:
-    return f"held back ({reason.why or 'no reason given'}): it queues from its release on"
+    return f"held back ({reason.why or 'no reason given'})"
