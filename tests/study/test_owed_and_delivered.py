@@ -157,6 +157,7 @@ def test_a_burst_makes_up_for_an_idle_time_inside_the_window() -> None:
     metrics = scene.metrics()
     assert metrics["delivered_ratio"] == 1.0
     assert (metrics["accounts"], metrics["accounts_at_95"]) == (1, 1)
+    assert (metrics["unallocated_ratio"], metrics["unallocated_ratio_period"]) == (0.5, 0)
 
 
 def test_accounts_at_95_counts_leaves_that_are_owed_something() -> None:

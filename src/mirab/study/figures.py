@@ -120,6 +120,9 @@ def _budget_metrics(seen: Measures, leaves: Sequence[Leaf]) -> Report:
         "owed_given_up": ratio(sum(leaf.given_up for leaf in leaves), owed),
         "useful_ratio": ratio(sum(each.useful for each in judged), sum(each.owed for each in judged)),
         "unallocated_ratio": ratio(allocated * WHOLE - sum(leaf.within for leaf in leaves), allocated * WHOLE),
+        "unallocated_ratio_period": ratio(
+            allocated * WHOLE - sum(each.delivered for each in whole_period), allocated * WHOLE
+        ),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from mirab.model.units import MINUTE, AccountPath, Duration, Instant, WorkloadId
 
-SAMPLED_EVERY: Duration = 5 * MINUTE
+SAMPLED_EVERY: Duration = 15 * MINUTE
 
 
 class HasRatio(Protocol):
