@@ -25,10 +25,18 @@ def test_a_cluster_file_that_is_not_there(mirab: Mirab, log: Path, tmp_path: Pat
     assert "no.yaml does not exist" in said.sentence
 
 
-def test_a_folder_in_place_of_a_file(mirab: Mirab, tmp_path: Path) -> None:
-    said = mirab("sim", tmp_path)
+def test_a_folder_in_place_of_a_file(mirab: Mirab, log: Path, tmp_path: Path) -> None:
+    said = mirab("sim", log, "--cluster", tmp_path)
     assert said.code == 2
     assert "is a folder" in said.sentence
+
+
+def test_a_folder_that_holds_no_log(mirab: Mirab, tmp_path: Path) -> None:
+    """A folder may be a log: HTCondor writes one file a job."""
+    (tmp_path / "notes.txt").write_text("nothing of interest\n", encoding="utf-8")
+    said = mirab("sim", tmp_path)
+    assert said.code == 1
+    assert str(tmp_path) in said.sentence
 
 
 def test_a_file_that_may_not_be_read(mirab: Mirab, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

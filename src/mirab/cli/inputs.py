@@ -30,7 +30,8 @@ def load_trace(choice: LogChoice, *, quiet: bool = False) -> Trace:
         UnusableError: a file makes no sense; the message says where and what to do.
         click.UsageError: an option has an impossible value.
     """
-    for name in choice.files:
+    check_input(choice.log, folder=True)
+    for name in choice.files[1:]:
         if name is not None:
             check_input(name)
     from mirab.logs.detect import load

@@ -124,8 +124,8 @@ def _check_output(path: Path) -> None:
         raise PermissionError(13, "Permission denied", os.fspath(path))
 
 
-def check_input(name: str) -> Path:
-    """The path of an input file that is there.
+def check_input(name: str, *, folder: bool = False) -> Path:
+    """The path of an input file that is there; or of a folder, where one can be a log.
 
     Raises:
         OSError: it is not, or is a folder, or may not be read.
@@ -133,7 +133,7 @@ def check_input(name: str) -> Path:
     path = Path(name)
     if not path.exists():
         raise FileNotFoundError(2, "No such file", name)
-    if path.is_dir():
+    if path.is_dir() and not folder:
         raise IsADirectoryError(21, "Is a directory", name)
     if not os.access(path, os.R_OK):
         raise PermissionError(13, "Permission denied", name)
