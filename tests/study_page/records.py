@@ -60,7 +60,10 @@ def preempted(name: str, attempt: int, beneficiary: str, account: str, lost: int
 
 
 def small_record(path: Path) -> list[tuple[list[Event], Plan]]:
-    """Writes the record and returns what was recorded: `big` waits behind `older`, starts on held nodes, is stopped for `rival`, resumes and finishes."""
+    """Writes the record and returns what was recorded.
+
+    `big` waits behind `older`, starts on held nodes, is stopped for `rival`, resumes and finishes.
+    """
     older = workload("older", "language", GANG, 0)
     big = workload("big", "language", GANG, 1 * HOUR, label="train", checkpoint=HOUR)
     rival = workload("rival", "vision", GANG, 9 * HOUR, user="bo")

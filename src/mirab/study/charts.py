@@ -144,7 +144,7 @@ def demand(reports: Sequence[Report], key: str, labels: Sequence[str], names: Na
     plot = _time_plot(key, "Demand over time", told, reports, names, Scale(0, top), 120)
     plot.level(0, "", "axis")
     plot.level(1, "1×", "limit", right=True)
-    plot.level(top, formats.times(top).replace(".00", ""))
+    plot.level(top, f"{top:g}×")
     if len(curves) == 1:
         plot.band(grouped[0].edges, [0.0] * len(curves[0]), curves[0], "wanted")
     for number, (each, curve) in enumerate(zip(grouped, curves, strict=True), 1):
@@ -171,11 +171,11 @@ def _hits(
 # --- budgets -------------------------------------------------------------------------------------------------------
 def owed_bar(account: Report, most: float) -> Markup:
     """Delivered inside owed, on a common scale; what is missing is hatched; a stroke at 95 %."""
-    owed, got = account["owed"] or 0, account["delivered"] or 0
-    if not owed or not most:
+    owed, part = account["owed"] or 0, account["delivered_ratio"]
+    if not owed or not most or part is None:
         return bar([])
     whole = owed / most
-    return bar([(0, whole, "owed"), (0, whole * got / owed, "got")], [(whole * 0.95, "goal")])
+    return bar([(0, whole, "owed"), (0, whole * part, "got")], [(whole * 0.95, "goal")])
 
 
 def ratio_strip(ratios: Sequence[float | None]) -> Markup:

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from mirab.study.formats import printable
 
 _UNITS = 1000
+_ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12)
 
 
 def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
@@ -64,11 +65,11 @@ class Scale:
 
 
 def nice_top(value: float) -> float:
-    """The smallest round number that is not below the value: 1, 2, 2.5, 4, 5, 8 or 10 times a power of ten."""
+    """The smallest round number that is not below the value: one of `_ROUND` times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 2.5, 4, 5, 8, 10, 20) if step * power >= value * 0.999999)
+    return next(step * power for step in _ROUND if step * power >= value * 0.999999)
 
 
 MARKS = {
@@ -171,11 +172,12 @@ class Plot:
         self._behind.append(tag("rect", x="0", y=top, width="100%", height=self.y(low) - top, class_=kind))
 
     def level(self, value: float, label: str = "", kind: str = "grid", right: bool = False) -> None:
-        """A horizontal line, with its value over its beginning, or under its end if `right`."""
+        """A horizontal line, with its value over its beginning, or under its end if `right` and there is room."""
         at = self.y(value)
         self._behind.append(tag("line", x1="0", x2="100%", y1=at, y2=at, class_=kind))
         if label and right:
-            self._before.append(tag("text", label, x="100%", y=at + 13, class_="tick halo", text_anchor="end"))
+            under = at + 13 if at + 16 < self._height - self._bottom else at - 4
+            self._before.append(tag("text", label, x="100%", y=under, class_="tick halo", text_anchor="end"))
         elif label:
             self._before.append(tag("text", label, x="0", y=at - 4, class_="tick halo"))
 
