@@ -202,12 +202,13 @@ class _Reader:
         self._waiting = True
         self.state = "waiting"
         self._waits.append(Wait(self._now, after))
-        if self._queue_reason is not None and self._others.ahead(len(self._runs) + 1):
+        self._others.next_attempt(len(self._runs) + 1)
+        if self._queue_reason is not None and self._others.ahead:
             self._blocked(self._queue_reason)
 
     def _blocked(self, record: Json) -> None:
-        ahead = self._others.ahead(len(self._runs) + 1)
-        self._waits[-1].blocked(self._now, self._told(record["reason"]), record["workload_id"], ahead)
+        told = self._told(record["reason"])
+        self._waits[-1].blocked(self._now, told, record["workload_id"], self._others.ahead)
 
     def _end_wait(self, end: str) -> None:
         self._waiting = False

@@ -25,7 +25,10 @@ def workload_of(run_id: str) -> str:
 
 
 class Others:
-    """The live workloads of the record: whose account each is, and who of the same queue stands before ours."""
+    """The live workloads of the record: whose account each is, and who of the same queue stands before ours.
+
+    `ahead`: how many of the same queue go before the next attempt of our workload.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -34,41 +37,49 @@ class Others:
         self._accounts: dict[str, str] = {}
         self._mates: dict[str, Workload] = {}
         self._waiting: dict[str, Rank] = {}
+        self._ours = rank(workload, 1)
+        self.ahead = 0
+
+    def next_attempt(self, attempt: int) -> None:
+        """Our workload queues for this attempt: a resumed one goes before a new one."""
+        self._ours = rank(self._workload, attempt)
+        self.ahead = sum(1 for theirs in self._waiting.values() if theirs < self._ours)
 
     def submitted(self, record: Json) -> None:
         self._accounts[record["id"]] = record["account"]
         if record["id"] != self._workload.id and self.same_queue(record):
             mate = self._mates[record["id"]] = decode(record)
-            self._waiting[mate.id] = rank(mate, 1)
+            self._joined_queue(mate.id, rank(mate, 1))
 
     def account_of(self, workload_id: str) -> str:
         """Empty if its submission is not in the record."""
         return self._accounts.get(workload_id, "")
 
+    def _joined_queue(self, workload_id: str, theirs: Rank) -> None:
+        self._waiting[workload_id] = theirs
+        self.ahead += theirs < self._ours
+
     def left_queue(self, workload_id: str) -> None:
-        self._waiting.pop(workload_id, None)
+        theirs = self._waiting.pop(workload_id, None)
+        self.ahead -= theirs is not None and theirs < self._ours
 
     def ended(self, run_id: str, outcome: str) -> None:
-        workload_id, _, attempt = run_id.rpartition(".")
+        workload_id, attempt = workload_of(run_id), run_id.rpartition(".")[2]
         mate = self._mates.get(workload_id)
         if outcome not in REQUEUED_WORDS:
             self.gone(workload_id)
         elif mate is not None and (mate.resume or outcome != Outcome.PREEMPTED.value):
-            self._waiting[workload_id] = rank(mate, int(attempt) + 1)
+            self._joined_queue(workload_id, rank(mate, int(attempt) + 1))
 
     def gone(self, workload_id: str) -> None:
-        for book in (self._accounts, self._mates, self._waiting):
+        self.left_queue(workload_id)
+        for book in (self._accounts, self._mates):
             book.pop(workload_id, None)
 
     def same_queue(self, record: Json) -> bool:
         """Whether a recorded submission or reason is about the queue of our workload."""
         ours = record["account"] in self._accounts_of_queue
         return ours and (record["user"], record["shape"]) == self._queue
-
-    def ahead(self, attempt: int) -> int:
-        """How many of the same queue go before our workload's next attempt."""
-        ours = rank(self._workload, attempt)
-        return sum(1 for theirs in self._waiting.values() if theirs < ours)
 
 
 class Wait:
