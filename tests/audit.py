@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mirab.model.accounts import Budgets
 from mirab.model.events import (
     ActionRefused,
     Event,
@@ -41,6 +42,12 @@ class Seen:
     suspended_at: Instant | None = None
     suspended: Duration = 0
     told_to_stop: bool = False
+    gone_by: Instant = 0
+    stopped_for_somebody: bool = False
+
+    def orphaned(self, now: Instant) -> bool:
+        """Stopping, in time so far, and for nobody's sake: what it frees is free for all."""
+        return self.told_to_stop and now <= self.gone_by and not self.stopped_for_somebody
 
     def protected_at(self, now: Instant, start_timeout: Duration) -> bool:
         """Inside its minimum. A run that is not known to run is protected until it has failed to start."""
@@ -54,8 +61,9 @@ class Seen:
 class Audit:
     """Fed with every decision; raises AssertionError at the first broken rule, with what was broken."""
 
-    def __init__(self, cluster: Cluster, policy: Policy) -> None:
+    def __init__(self, cluster: Cluster, policy: Policy, budgets: Budgets) -> None:
         self.cluster, self.policy = cluster, policy
+        self.saving = {path for path, budget, _ in budgets.walk() if budget.save_for_gangs}
         self.runs: dict[RunId, Seen] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
         self.waiting: set[WorkloadId] = set()
@@ -63,20 +71,33 @@ class Audit:
         self.holds: dict[WorkloadId, Hold] = {}
         self.sick: set[NodeName] = set()
         self.preemptions = 0
+        self._stopped_for: dict[RunId, WorkloadId] = {}
 
     def see(self, facts: Sequence[Event], plan: Plan) -> None:
         for fact in facts:
             self._fact(fact)
+        self._stopped_for = {
+            action.run_id: action.reason.beneficiary
+            for action in plan.actions
+            if isinstance(action, Preempt) and isinstance(action.reason, PreemptedFor) and not action.reason.hold
+        }
         assert plan.wake_at is None or plan.wake_at > plan.at, f"wakes at {plan.wake_at}, decided at {plan.at}"
         for change in plan.holds:
             if isinstance(change, Hold):
                 self._hold(change, plan)
             elif isinstance(change, HoldReleased):
                 self.holds.pop(change.workload_id, None)
+        self._actions(plan)
+        self._all_judged(plan)
+        if self.policy.contract:
+            self._nothing_idles(plan)
+
+    def _actions(self, plan: Plan) -> None:
+        """Stops first: what they free is given away by the same plan only as a claim."""
         for action in plan.actions:
             if isinstance(action, Resume):
                 self.sick.discard(action.node)
-            if isinstance(action, Preempt):
+            elif isinstance(action, Preempt):
                 self._preempt(action, plan)
         for action in plan.actions:
             if isinstance(action, Start):
@@ -85,7 +106,6 @@ class Audit:
                 self._reject(action)
             elif isinstance(action, Repair):
                 assert not self._on(action.node), f"{action.node} goes to repair with {self._on(action.node)} on it"
-        self._all_judged(plan)
 
     # --- facts
     def _fact(self, fact: Event) -> None:
@@ -151,6 +171,7 @@ class Audit:
         assert run is not None, f"{action.run_id} is told to stop and is not running"
         assert not run.told_to_stop, f"{action.run_id} is told to stop twice"
         run.told_to_stop = True
+        run.gone_by = plan.at + action.grace
         assert action.grace <= self.policy.grace_max, f"{action.run_id} gets a notice of {action.grace} ms"
         if isinstance(action.reason, StartTimedOut):
             assert run.started_at is None, f"{action.run_id} runs and is stopped because it does not"
@@ -159,6 +180,7 @@ class Audit:
                 f"{action.run_id} is stopped inside its minimum at {plan.at}"
             )
         if isinstance(action.reason, PreemptedFor):
+            run.stopped_for_somebody = True
             self._for_somebody(action.run_id, run, action.reason)
         elif isinstance(action.reason, DrainedFrom):
             assert action.reason.node in self.sick, f"{action.run_id} is drained from {action.reason.node}: healthy"
@@ -191,22 +213,74 @@ class Audit:
         assert hold.until >= plan.at, f"{hold.workload_id} holds nodes until {hold.until}, in the past of {plan.at}"
         if hold.claim:
             self._complete(hold, plan)
+        elif self.policy.contract:
+            longest = self.policy.min_runtime_cap + self.policy.grace_max
+            assert hold.until - plan.at <= longest, (
+                f"{hold.workload_id} would hold nodes longer than the cap and a grace"
+            )
 
     def _complete(self, hold: Hold, plan: Plan) -> None:
         """Once all that are stopping are gone, the nodes have room: nobody is stopped for a plan that is not whole."""
         pool = self.cluster.pools[hold.pool]
-        stopped = {action.run_id for action in plan.actions if isinstance(action, Preempt)}
-        for number in nodes_of(hold.mask):
-            staying = [
-                run.allocation.slots_per_node
-                for run_id, run in self.runs.items()
-                if run.allocation.pool == hold.pool
-                and run.allocation.mask >> number & 1
-                and run_id not in stopped
-                and not run.told_to_stop
+        going = {action.run_id for action in plan.actions if isinstance(action, Preempt)}
+        going |= {run_id for run_id, run in self.runs.items() if run.told_to_stop}
+        for node in nodes_of(hold.mask):
+            room = pool.slots_per_node - self._staying(hold.pool, node, plan, going)
+            assert room >= hold.slots_per_node, f"{pool.nodes[node]} will never have room for {hold.workload_id}"
+        mine = {run_id for run_id, beneficiary in self._stopped_for.items() if beneficiary == hold.workload_id}
+        orphans = {run_id for run_id, run in self.runs.items() if run.orphaned(plan.at) and run_id in going - mine}
+        for run_id in sorted(mine):
+            going = (mine - {run_id}) | orphans
+            short = [
+                node
+                for node in nodes_of(hold.mask & self.runs[run_id].allocation.mask)
+                if pool.slots_per_node - self._staying(hold.pool, node, plan, going) < hold.slots_per_node
             ]
-            room = pool.slots_per_node - sum(staying)
-            assert room >= hold.slots_per_node, f"{pool.nodes[number]} will never have room for {hold.workload_id}"
+            assert short, f"{run_id} is stopped for {hold.workload_id}, which has the room without it"
+
+    def _staying(self, number: int, node: int, plan: Plan, going: set[RunId]) -> int:
+        """Slots of a node used by runs that are not going, and by what this plan starts there."""
+        used = [run.allocation for run_id, run in self.runs.items() if run_id not in going]
+        used += [action.allocation for action in plan.actions if isinstance(action, Start)]
+        return sum(given.slots_per_node for given in used if given.pool == number and given.mask >> node & 1)
+
+    def _nothing_idles(self, plan: Plan) -> None:
+        """No charged workload waits that the GPUs left free, and those given to uncharged work now, could take.
+
+        Nodes that anybody holds are left out, and so are teams that save up for a gang.
+        """
+        free = self._free_for_charged(plan)
+        for workload_id in sorted(self.waiting):
+            shape = self.workloads[workload_id].shape
+            if not shape.charged or workload_id in self.holds or self.workloads[workload_id].account in self.saving:
+                continue
+            for pool, slots in zip(self.cluster.pools, free, strict=True):
+                if shape.gpu_types and pool.gpu_type not in shape.gpu_types:
+                    continue
+                room = sum(each >= shape.gpus_per_node for each in slots)
+                assert room < shape.nodes, f"{workload_id} waits at {plan.at} and {room} nodes of {pool.name} have room"
+
+    def _free_for_charged(self, plan: Plan) -> list[list[int]]:
+        """By pool: free slots of each healthy node that nobody holds, counting what uncharged work has got just now."""
+        given = {action.run_id for action in plan.actions if isinstance(action, Start) and not action.min_runtime}
+        free = []
+        for number, pool in enumerate(self.cluster.pools):
+            held = 0
+            for hold in self.holds.values():
+                held |= hold.mask if hold.pool == number else 0
+            used = [0] * len(pool.nodes)
+            for run_id, run in self.runs.items():
+                if run.allocation.pool == number and run_id not in given:
+                    for node in nodes_of(run.allocation.mask):
+                        used[node] += run.allocation.slots_per_node
+            free.append(
+                [
+                    pool.slots_per_node - used[node]
+                    for node, name in enumerate(pool.nodes)
+                    if name not in self.sick and not held >> node & 1
+                ]
+            )
+        return free
 
     def _reject(self, action: Reject) -> None:
         workload = self.workloads[action.workload_id]

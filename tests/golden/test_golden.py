@@ -33,7 +33,8 @@ def test_decisions_are_as_recorded(name: str, policy: str, request: pytest.Fixtu
     if request.config.getoption("--update-golden"):
         path.write_text("\n".join(got) + "\n", encoding="utf-8")
     recorded = path.read_text(encoding="utf-8").splitlines()
-    assert got == recorded, explained(recorded, got, path.name)
+    if got != recorded:
+        pytest.fail(explained(recorded, got, path.name), pytrace=False)
 
 
 def explained(recorded: list[str], got: list[str], name: str) -> str:

@@ -90,7 +90,7 @@ class Storm:
         engine = FaultyBackend(
             SimBackend(self.trace, self.clock), self.clock, self.trace.cluster, seed, draw_rates(self.chance)
         )
-        self.audit = Audit(self.trace.cluster, self.policy)
+        self.audit = Audit(self.trace.cluster, self.policy, self.trace.budgets)
         self.line = Line(engine, [], self.audit)
         self.state = self._reborn()
         self.crashes = 0
@@ -150,7 +150,8 @@ class Storm:
         return workload.shape.gpus <= self.trace.cluster.slots * share // WHOLE
 
     def _over(self) -> bool:
-        return self.line.engine.exhausted() and not self.state.pending and not self.state.runs
+        waiting = any(map(self._could_run, self.state.pending))
+        return self.line.engine.exhausted() and not waiting and not self.state.runs
 
     def _next(self, now: Instant, wake_at: Instant | None) -> Instant | None:
         due = [at for at in (self.line.engine.next_due(), wake_at) if at is not None]
