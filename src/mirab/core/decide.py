@@ -31,9 +31,10 @@ from mirab.model.reasons import (
     SavingUp,
     WaitReason,
 )
-from mirab.model.units import WHOLE, Charge, Instant
+from mirab.model.units import WHOLE, Instant
 
-Turns: TypeAlias = dict[Account, dict[Queue, None]]
+Turns: TypeAlias = dict[Account, dict[Queue, bool]]
+"""Queues to look at, by leaf. False: only if there still is room for it when its turn comes; nothing else is news."""
 
 
 def decide(state: State, now: Instant) -> Plan:
@@ -88,7 +89,7 @@ def _turns(trial: Trial) -> Turns:
             _join(turns, queue)
     for info in _shapes_to_try(trial):
         if info.charged or not contract:
-            _join_all(turns, info)
+            _join_roomy(turns, info)
     if trial.surveyed:
         _join_claimants(trial, turns)
     for queue, ripe_at in state.awaiting.items():
@@ -121,13 +122,13 @@ def _shapes_to_try(trial: Trial) -> list[ShapeInfo]:
 
 
 def _join(turns: Turns, queue: Queue) -> None:
-    turns.setdefault(queue.user.account, {})[queue] = None
+    turns.setdefault(queue.user.account, {})[queue] = True
 
 
-def _join_all(turns: Turns, info: ShapeInfo) -> None:
+def _join_roomy(turns: Turns, info: ShapeInfo) -> None:
     for waiting in info.queues.values():
         for queue in waiting.values():
-            _join(turns, queue)
+            turns.setdefault(queue.user.account, {}).setdefault(queue, False)
 
 
 def _join_claimants(trial: Trial, turns: Turns) -> None:
@@ -136,7 +137,7 @@ def _join_claimants(trial: Trial, turns: Turns) -> None:
     for leaf, reach in claimants(trial).items() if trial.policy.preemption != "none" else ():
         for user in leaf.users.values():
             for queue in user.queues.values():
-                if (queue.info.charged or not contract) and reach.suffices(queue.info):
+                if (queue.info.charged or not contract) and not queue.info.gang and reach.suffices(queue.info):
                     _join(turns, queue)
     for queue in trial.state.gangs:
         if (queue.info.charged or not contract) and _may_hold(trial, queue):
@@ -150,44 +151,46 @@ def _may_hold(trial: Trial, queue: Queue) -> bool:
     return isinstance(waiting.reason, HoldTaken) and queue.user.account.hold is None
 
 
-_Attempt: TypeAlias = Callable[[Trial, Queue], bool]
+_Attempt: TypeAlias = Callable[[Trial, Queue, bool], bool]
+_Line: TypeAlias = list[tuple[Key, Queue]]
 
 
-def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, list[Queue]], Key], attempt: _Attempt,
+def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, _Line], Key], attempt: _Attempt,
                 strict: bool = False) -> None:  # fmt: skip
     """Always the first leaf, and its first queue; standing is compared anew after each start.
 
     Starting work can only worsen a standing, so a heap whose entries are checked as they surface is enough.
     """
-    lines: dict[Account, list[tuple[Key, Queue]]] = {}
+    lines: dict[Account, _Line] = {}
     order: list[tuple[Key, str, Account]] = []
     for leaf, queues in turns.items():
         line = [(queue_key(trial, queue), queue) for queue in queues if trial.head(queue) is not None]
         if line:
             heapify(line)
             lines[leaf] = line
-            order.append((key_of(leaf, [queue for _, queue in line]), leaf.path, leaf))
+            order.append((key_of(leaf, line), leaf.path, leaf))
     heapify(order)
     while order:
         key, path, leaf = heappop(order)
         line = lines[leaf]
-        current = key_of(leaf, [queue for _, queue in line])
+        current = key_of(leaf, line)
         if current > key:
             heappush(order, (current, path, leaf))
             continue
         queue = _first(trial, line)
         if queue is None:
             continue
-        if attempt(trial, queue):
+        if attempt(trial, queue, turns[leaf][queue]):
+            turns[leaf][queue] = True
             if trial.head(queue) is not None:
                 heappush(line, (queue_key(trial, queue), queue))
         elif strict:
             return
         if line:
-            heappush(order, (key_of(leaf, [queue for _, queue in line]), path, leaf))
+            heappush(order, (key_of(leaf, line), path, leaf))
 
 
-def _first(trial: Trial, line: list[tuple[Key, Queue]]) -> Queue | None:
+def _first(trial: Trial, line: _Line) -> Queue | None:
     """Take the first queue out of a leaf's line."""
     while line:
         key, queue = heappop(line)
@@ -201,7 +204,7 @@ def _first(trial: Trial, line: list[tuple[Key, Queue]]) -> Queue | None:
     return None
 
 
-def _serve(trial: Trial, queue: Queue) -> bool:
+def _serve(trial: Trial, queue: Queue, news: bool) -> bool:
     """Start the head of a queue, or make room for it, or hold nodes for it, or say why it waits."""
     pending = trial.head(queue)
     if pending is None:
@@ -216,6 +219,8 @@ def _serve(trial: Trial, queue: Queue) -> bool:
         ratio = trial.ratio(leaf)
         trial.start(queue, pending.workload.id, given, InOrder(leaf.path, ratio, ratio < 1.0))
         return True
+    if not news and not _needs_reason(trial, queue):
+        return False
     if trial.policy.preemption != "none" and len(trial.stopped) < trial.policy.preemptions_max:
         plan = reclaim(trial, queue, pending)
         if isinstance(plan, Clearing):
@@ -224,6 +229,12 @@ def _serve(trial: Trial, queue: Queue) -> bool:
     else:
         plan = NoClearing(0)
     return _hold_or_explain(trial, queue, plan)
+
+
+def _needs_reason(trial: Trial, queue: Queue) -> bool:
+    """Whether the head of the queue has never been told why it waits."""
+    pending = trial.head(queue)
+    return pending is not None and pending.waiting is None
 
 
 def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
@@ -280,20 +291,19 @@ def _serve_uncharged(trial: Trial) -> None:
         free, headroom, slots = trial.gpus_free(), trial.headroom(), trial.state.cluster.slots
         for info in trial.roomy_shapes() if free else ():
             if not info.charged and info.slots + min(headroom, slots - info.slots) <= free:
-                _join_all(turns, info)
+                _join_roomy(turns, info)
     if not turns:
         return
-    given: dict[Account, Charge] = {}
-
-    def attempt(trial: Trial, queue: Queue) -> bool:
-        return _serve_one_uncharged(trial, queue, given)
-
-    _take_turns(trial, turns, lambda leaf, _: by_uncharged_usage(trial, leaf, given), attempt)
+    _take_turns(trial, turns, lambda leaf, _: by_uncharged_usage(trial, leaf), _serve_one_uncharged)
 
 
-def _serve_one_uncharged(trial: Trial, queue: Queue, given: dict[Account, Charge]) -> bool:
+def _still_room(trial: Trial, queue: Queue) -> bool:
+    return any(trial.wide(number)[width].bit_count() >= queue.info.shape.nodes for number, width in queue.info.pairs)
+
+
+def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
     pending = trial.head(queue)
-    if pending is None:
+    if pending is None or not (news or _still_room(trial, queue) or _needs_reason(trial, queue)):
         return False
     leaf, info = queue.user.account, queue.info
     headroom, free = trial.headroom(), trial.gpus_free()
@@ -307,6 +317,5 @@ def _serve_one_uncharged(trial: Trial, queue: Queue, given: dict[Account, Charge
     ratio = trial.ratio(leaf)
     trial.start(queue, pending.workload.id, place_, InOrder(leaf.path, ratio, owed=False))
     rate = info.rates[info.pools.index(place_.pool)]
-    for account in leaf.lineage:
-        given[account] = given.get(account, 0) + rate * trial.policy.commitment_floor
+    trial.add_uncharged(leaf, rate * trial.policy.commitment_floor)
     return True

@@ -12,7 +12,7 @@ from mirab.core.runs import Run
 from mirab.model import events as facts
 from mirab.model import plans
 from mirab.model.events import REQUEUED, Outcome
-from mirab.model.reasons import AwaitingCheckpoint, PreemptedFor, Reserved
+from mirab.model.reasons import AwaitingCheckpoint, OnHeldNodes, PreemptedFor, Reserved
 from mirab.model.units import FOREVER, Instant
 
 if TYPE_CHECKING:
@@ -271,6 +271,8 @@ def start(state: State, action: plans.Start, now: Instant) -> None:
               action.min_runtime, now)  # fmt: skip
     if isinstance(action.reason, Reserved):
         run.reservation, run.rate = action.reason.reservation_id, 0
+    if isinstance(action.reason, OnHeldNodes):
+        run.guest_until = action.reason.until
     state.banks[action.allocation.pool].take(action.allocation)
     state.runs[run.id] = run
     for account in user.account.lineage:

@@ -39,8 +39,17 @@ def serve_holds(trial: Trial) -> None:
             trial.hold_of.setdefault(queue.user.account, []).append(workload_id)
         if trial.news and hold.mask & ~trial.usable[hold.pool]:
             _replace(trial, queue, pending, hold)
-        elif not (trial.news and _start_if_free(trial, queue, pending, hold)):
+        elif not (trial.news and _start_if_free(trial, queue, pending, hold)) and not _quiet(trial, pending, hold):
             _press(trial, queue, pending, hold)
+
+
+def _quiet(trial: Trial, pending: Pending, hold: Hold) -> bool:
+    """Nothing to do for it before its notices begin."""
+    notices_at = hold.until - trial.policy.grace_max
+    if hold.claim or trial.surveyed or trial.now >= notices_at or pending.waiting is None:
+        return False
+    trial.wake(notices_at)
+    return True
 
 
 def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> bool:
@@ -69,7 +78,7 @@ def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
         trial.wait(pending, AwaitingVictims(last, max(1, len(victims))))
     elif trial.now >= hold.until and any(run_id in trial.state.runs for run_id in hold.spared):
         _replace(trial, queue, pending, hold)
-    elif trial.surveyed and (until := _known_until(trial, hold)) < hold.until - trial.policy.review:
+    elif trial.reviewing and (until := _known_until(trial, hold)) < hold.until - trial.policy.review:
         _keep(trial, queue, pending, replace(hold, until=until))
     else:
         _mind(trial, queue, pending, hold)
@@ -91,12 +100,16 @@ def _mind(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
 
 
 def _known_until(trial: Trial, hold: Hold) -> Instant:
-    """T as it looks now: runs that were to end by their limits may have ended long before."""
+    """T as it looks now: runs that were to end by their limits may have ended long before.
+
+    Guests keep what they were told when they started on the held nodes.
+    """
     until = trial.now + trial.policy.grace_max
     for run in trial.state.runs.values():
         if run.allocation.pool == hold.pool and run.allocation.mask & hold.mask:
             grace = min(run.workload.shape.grace, trial.policy.grace_max)
-            until = max(until, run.limit_at() if run.id in hold.spared else run.unprotected_at + grace)
+            gone_at = run.limit_at() if run.id in hold.spared else run.unprotected_at + grace
+            until = max(until, gone_at, run.guest_until if run.charged else 0)
     return until
 
 
@@ -143,7 +156,7 @@ def hold_for(trial: Trial, queue: Queue, pending: Pending) -> WaitReason | None:
     given = sum(not hold.claim for hold in trial.holds.values())
     own = [each for each in trial.hold_of.get(leaf, ()) if each in trial.holds] if trial.policy.contract else []
     if len(own) >= trial.policy.holds_per_leaf:
-        return HoldTaken(own[0], given)
+        return HoldTaken(own[0], len(own))
     if given >= trial.policy.holds_max:
         return HoldTaken(None, given)
     found = find(trial, queue, pending)

@@ -29,6 +29,11 @@ class Meter:
     def rate(self) -> int:
         return self._rates[-1]
 
+    @property
+    def steady(self) -> bool:
+        """Whether the rate never changed."""
+        return len(self._xs) == 1
+
     def set_rate(self, x: int, rate: int) -> None:
         """From x on it grows at `rate` (x never falls)."""
         last = self._xs[-1]

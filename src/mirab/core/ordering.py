@@ -18,39 +18,33 @@ from math import inf
 from typing import Any, TypeAlias
 
 from mirab.core.queues import Queue, Rank
-from mirab.core.shares import Account, compared
+from mirab.core.shares import Account
 from mirab.core.trial import Trial
-from mirab.model.units import Charge
 
 Key: TypeAlias = tuple[Any, ...]
 
 
-def leaf_key(trial: Trial, leaf: Account, queues: list[Queue]) -> Key:
-    """Where the leaf stands now, after what this decision has given away."""
+def leaf_key(trial: Trial, leaf: Account, line: list[tuple[Key, Queue]]) -> Key:
+    """Where the leaf stands now, after what this decision has given away. `line`: its queues, a heap by key."""
     order = trial.policy.order
     if order in ("budget", "fair-tree"):
         return by_ratio(trial, leaf, owed_first=order == "budget")
-    return min(queue_key(trial, queue) for queue in queues)
+    return line[0][0] if line else ()
 
 
 def by_ratio(trial: Trial, leaf: Account, owed_first: bool) -> Key:
-    key: list[Any] = []
-    ratio = 0.0
+    key: list[Any] = [owed_first and trial.ratio(leaf) >= 1.0]
     for account in leaf.lineage:
-        used, promised = trial.weigh(account)
-        ratio = compared(used, promised)
-        key += (ratio, used, account.path) if ratio == inf else (ratio, 0, account.path)
-    return (owed_first and ratio >= 1.0, *key)
+        ratio = trial.ratio(account)
+        key += (ratio, trial.weigh(account)[0] if ratio == inf else 0, account.path)
+    return tuple(key)
 
 
-def by_uncharged_usage(trial: Trial, leaf: Account, given: dict[Account, Charge]) -> Key:
+def by_uncharged_usage(trial: Trial, leaf: Account) -> Key:
     """The same order among uncharged work, by uncharged usage over entitlement."""
     key: list[Any] = []
-    start = trial.now - trial.policy.window
     for account in leaf.lineage:
-        used = account.uncharged.between(start, trial.now) + given.get(account, 0)
-        ratio = compared(used, account.promised(trial.now))
-        key += (ratio, used, account.path) if ratio == inf else (ratio, 0, account.path)
+        key += (trial.uncharged_ratio(account), account.path)
     return tuple(key)
 
 

@@ -89,7 +89,7 @@ def survey_due(trial: Trial) -> bool:
     after `Policy.review`, since standings drift with time.
     """
     state = trial.state
-    if state.claims != state.seen_claims or trial.now >= state.seen_at + trial.policy.review:
+    if state.claims != state.seen_claims or trial.reviewing:
         return True
     return any(
         run.charged and run.account.exposed and trial.ratio(run.account) >= 1.0 and _wanted(trial, run.account)
@@ -118,6 +118,8 @@ def claimants(trial: Trial) -> dict[Account, Reach]:
     reaches: dict[tuple[Account, ...], Reach] = {}
     found: dict[Account, Reach] = {}
     common = [*state.orphans.values(), *state.uncharged_runs.values()]
+    if not common and not state.exposed_leaves:
+        return found
     for leaf in waiting:
         givers = tuple(
             other
@@ -169,9 +171,11 @@ def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
 
 
 def _of_lower_priority(trial: Trial, pending: Pending) -> list[Run]:
-    state = trial.state
-    runs = [*state.uncharged_runs.values(), *(run for leaf in state.exposed_leaves for run in leaf.exposed.values())]
-    return [run for run in runs if run.workload.priority < pending.workload.priority and run.id not in trial.stopped]
+    return [
+        run
+        for run in _unprotected(trial)
+        if run.workload.priority < pending.workload.priority and run.id not in trial.stopped
+    ]
 
 
 def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing:
@@ -186,25 +190,42 @@ def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoCleari
     found = eligible(trial, queue, pending)
     if not found:
         return NoClearing(0)
+    names = tuple(run.id for run in found)
+    failed = trial.failed.get((names, queue.info))
+    if failed is None:
+        reach = trial.reaches.get(names)
+        if reach is None:
+            reach = trial.reaches[names] = Reach(trial, found)
+        plan = _search(trial, queue, found, reach)
+        if isinstance(plan, Clearing):
+            return plan
+        failed = trial.failed[names, queue.info] = plan
+    return failed
+
+
+def _search(trial: Trial, queue: Queue, found: list[Run], reach: Reach) -> Clearing | NoClearing:
     info, now, grace = queue.info, trial.now, trial.policy.checkpoint_grace
-    urgent = info.min_runtime <= trial.policy.urgent_minimum
-    reach = Reach(trial, found)
     nodes = max((reach.added[number] for number in info.pools), default=0)
     if not reach.suffices(info):
         return NoClearing(len(found), nodes)
+    urgent = info.min_runtime <= trial.policy.urgent_minimum
     ripe = found if urgent else [run for run in found if run.ripe_at(now, grace) <= now]
-    for number, width in zip(info.pools, info.widths, strict=True):
-        plan = _clear(trial, queue, ripe, number, width) if ripe else None
+    plan = _clear_any(trial, queue, ripe)
+    if plan is None and len(ripe) < len(found):
+        later = _clear_any(trial, queue, found)
+        if later is not None:
+            ripe_at = min(at for run in later.victims if (at := run.ripe_at(now, grace)) > now)
+            return NoClearing(len(later.victims), nodes, ripe_at)
+    return plan or NoClearing(len(found), nodes)
+
+
+def _clear_any(trial: Trial, queue: Queue, victims: list[Run]) -> Clearing | None:
+    """In the first pool where it can be done."""
+    for number, width in queue.info.pairs if victims else ():
+        plan = _clear(trial, queue, victims, number, width)
         if plan is not None:
             return plan
-    if len(ripe) < len(found):
-        for number, width in zip(info.pools, info.widths, strict=True):
-            later = _clear(trial, queue, found, number, width)
-            if later is not None:
-                return NoClearing(len(later.victims), nodes, min(
-                    at for run in later.victims if (at := run.ripe_at(now, grace)) > now
-                ))  # fmt: skip
-    return NoClearing(len(found), nodes)
+    return None
 
 
 def _clear(trial: Trial, queue: Queue, victims: list[Run], number: int, width: int) -> Clearing | None:

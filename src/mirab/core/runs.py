@@ -22,13 +22,15 @@ class Run:
         protected_until: the end of its minimum; `FOREVER` while that is not known.
         committed_until: its commitment counts up to here.
         stop_by: when it should be gone after its notice; None = nobody told it to stop.
+        guest_until: it runs on nodes held for another, and was told that it may be sent away from then on.
         excused_until: the engine refused to stop it; it is not asked again before.
         beneficiary: the workload it was stopped for.
         stuck: it did not stop in time; a human was called.
     """
 
     __slots__ = (
-        "account", "allocation", "attempt", "beneficiary", "charged", "checkpoint_at", "committed_until", "excused_until", "id",
+        "account", "allocation", "attempt", "beneficiary", "charged", "checkpoint_at", "committed_until", "excused_until",
+        "guest_until", "id",
         "min_runtime", "protected_until", "rate", "requested_at", "reservation", "started_at", "stop_by", "stuck",
         "suspended_at", "user", "vouched", "workload",
     )  # fmt: skip
@@ -50,6 +52,7 @@ class Run:
         self.committed_until: Instant = 0
         self.stop_by: Instant | None = None
         self.excused_until: Instant = 0
+        self.guest_until: Instant = 0
         self.beneficiary: WorkloadId | None = None
         self.stuck = False
         self.suspended_at: Instant | None = None

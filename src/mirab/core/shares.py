@@ -105,6 +105,8 @@ class Account:
     def promised(self, now: Instant) -> int:
         """E in charge times parts of `WHOLE`: the integral of share x capacity over the window."""
         _, start, end = self.window.at(now)
+        if self.entitlement.steady:
+            return self.share * (end - start)
         return self.entitlement.between(start, end)
 
     def committed(self, now: Instant) -> Charge:

@@ -7,6 +7,7 @@ given away so far. Nothing is rolled back because nothing is touched.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mirab.core.nodes import Bank
 from mirab.core.queues import Pending, Queue, ShapeInfo, User
@@ -34,6 +35,9 @@ from mirab.model.units import (
     WorkloadId,
 )
 
+if TYPE_CHECKING:
+    from mirab.core.reclaim import NoClearing, Reach
+
 
 @dataclass(slots=True, eq=False)
 class Kept:
@@ -58,9 +62,10 @@ class Trial:
         self.news = state.version != state.seen_version
         """Whether anything was freed since the last decision; if not, what was blocked is blocked still."""
         self.surveyed = False
+        self.reviewing = now >= state.seen_at + state.policy.review
         self.usable: list[NodeMask] = list(state.usable)
         self.banks: list[Bank] = [bank.copy() for bank in state.banks]
-        self.kept: list[list[Kept]] = [[] for _ in self.banks]
+        self._kept: list[list[Kept]] | None = None
         self.actions: list[Action] = []
         self.hold_changes: list[HoldChange] = []
         self.waiting: list[Waiting] = []
@@ -75,14 +80,15 @@ class Trial:
         self._all_used: Charge | None = None
         self._first_known = False
         self._weighed: dict[Account, tuple[Charge, int]] = {}
+        self.reaches: dict[tuple[RunId, ...], Reach] = {}
+        self.failed: dict[tuple[tuple[RunId, ...], ShapeInfo], NoClearing] = {}
+        self.given_uncharged: dict[Account, Charge] = {}
+        self._uncharged_ratios: dict[Account, float] = {}
+        self._ratios: dict[Account, float] = {}
         self._user_usage: dict[User, Charge] = {}
         self._wide: list[list[NodeMask] | None] = [None] * len(self.banks)
         self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
-        self._open: dict[tuple[int, ShapeInfo, str, Duration], NodeMask] = {}
-        for hold in state.holds.values():
-            self.keep(hold)
-        for hold in state.reserved.values():
-            self.keep_reserved(hold)
+        self._open: dict[tuple[int, Instant], NodeMask] = {}
 
     # --- time ------------------------------------------------------------------------------------------------------
     def wake(self, at: Instant) -> None:
@@ -91,6 +97,17 @@ class Trial:
             self.wake_at = at
 
     # --- nodes -----------------------------------------------------------------------------------------------------
+    @property
+    def kept(self) -> list[list[Kept]]:
+        """By pool, the nodes that are not for everybody; worked out when first asked for."""
+        if self._kept is None:
+            self._kept = [[] for _ in self.banks]
+            for hold in self.state.holds.values():
+                self.keep(hold)
+            for hold in self.state.reserved.values():
+                self.keep_reserved(hold)
+        return self._kept
+
     def keep(self, hold: Hold) -> None:
         self.kept[hold.pool].append(Kept(hold.mask, 0 if hold.claim else self._free_by(hold), hold.workload_id))
         self._open.clear()
@@ -169,22 +186,28 @@ class Trial:
 
     def open_nodes(self, number: int, info: ShapeInfo, account: Account, delay: Duration = 0) -> NodeMask:
         """Usable nodes on which work of this shape and account may start now, or after a delay."""
-        usable = self.usable[number]
         kept = self.kept[number]
         if not kept:
-            return usable
-        key = (number, info, account.path if any(entry.account for entry in kept) else "", delay)
-        mask = self._open.get(key)
+            return self.usable[number]
+        mask = self._open_until(number, self.gone_by(info) + delay)
+        for entry in kept:
+            if entry.account and self._welcome(entry, info, account):
+                mask |= entry.mask & self.usable[number]
+        return mask
+
+    def _open_until(self, number: int, gone: Instant) -> NodeMask:
+        """Usable nodes that are kept for nobody before that instant."""
+        mask = self._open.get((number, gone))
         if mask is None:
-            mask, gone = usable, self.gone_by(info) + delay
-            for entry in kept:
-                if entry.until < gone and not self._welcome(entry, info, account):
+            mask = self.usable[number]
+            for entry in self.kept[number]:
+                if entry.until < gone:
                     mask &= ~entry.mask
-            self._open[key] = mask
+            self._open[number, gone] = mask
         return mask
 
     def _welcome(self, entry: Kept, info: ShapeInfo, account: Account) -> bool:
-        return bool(entry.account) and (not info.charged or covers(entry.account, account.path))
+        return not info.charged or covers(entry.account, account.path)
 
     def waiting_shapes(self) -> list[ShapeInfo]:
         return [info for infos in self.state.waiting_sizes.values() for info in infos]
@@ -211,11 +234,11 @@ class Trial:
         """Whether nodes that are kept for others let the shape in."""
         gone, nodes = self.gone_by(info), info.shape.nodes
         for number, width in info.pairs:
-            mask = self.wide(number)[width]
+            mask = self._open_until(number, gone)
             for entry in self.kept[number]:
-                if entry.until < gone and not entry.account:
-                    mask &= ~entry.mask
-            if mask.bit_count() >= nodes:
+                if entry.account:
+                    mask |= entry.mask
+            if (mask & self.wide(number)[width]).bit_count() >= nodes:
                 return True
         return False
 
@@ -262,8 +285,14 @@ class Trial:
         return self._all_used
 
     def ratio(self, account: Account, added: Charge = 0) -> float:
-        used, promised = self.weigh(account)
-        return compared(used + added, promised)
+        """(U + K) / E as this decision has made it, with `added` more."""
+        if added:
+            used, promised = self.weigh(account)
+            return compared(used + added, promised)
+        ratio = self._ratios.get(account)
+        if ratio is None:
+            ratio = self._ratios[account] = compared(*self.weigh(account))
+        return ratio
 
     def may_take(self, mine: Account, theirs: Account, added: Charge) -> bool:
         """Whether runs of leaf `theirs` past their minimum may make room for `added` more of leaf `mine`.
@@ -302,10 +331,25 @@ class Trial:
             used = self._user_usage[user] = self.state.user_usage(user, self.now)
         return used
 
+    def uncharged_ratio(self, account: Account) -> float:
+        """Uncharged usage over entitlement, with what this decision has given."""
+        ratio = self._uncharged_ratios.get(account)
+        if ratio is None:
+            used = account.uncharged.between(self.now - self.policy.window, self.now)
+            ratio = compared(used + self.given_uncharged.get(account, 0), account.promised(self.now))
+            self._uncharged_ratios[account] = ratio
+        return ratio
+
+    def add_uncharged(self, leaf: Account, amount: Charge) -> None:
+        for account in leaf.lineage:
+            self.given_uncharged[account] = self.given_uncharged.get(account, 0) + amount
+            self._uncharged_ratios.pop(account, None)
+
     def add_commitment(self, user: User, amount: Charge) -> None:
         for account in user.account.lineage:
             used, promised = self.weigh(account)
             self._weighed[account] = used + amount, promised
+            self._ratios.pop(account, None)
         self._user_usage[user] = self.user_usage(user) + amount
 
     # --- decisions -------------------------------------------------------------------------------------------------
