@@ -365,6 +365,7 @@ class Trial:
                 if entry.reservation_id and covers(entry.account or "/", queue.user.account.path)
                 else OnHeldNodes(entry.holder, entry.until)
             )
+            self.wake(entry.until - min(info.shape.grace, self.policy.grace_max))
         self.banks[given.pool].take(given)
         self._wide[given.pool] = None
         if workload_id in self.holds:
