@@ -17,7 +17,7 @@ from mirab.model.events import (
     WorkloadHeld,
     WorkloadReleased,
 )
-from mirab.model.plans import Hold
+from mirab.model.plans import Hold, HoldReleased
 from mirab.model.policy import Exemption, Reservation
 from mirab.model.reasons import Reserved
 from mirab.model.units import DAY, WHOLE, WorkloadId
@@ -289,6 +289,13 @@ def test_a_reservation_is_charged_and_delivered_whether_used_or_not() -> None:
     scene.end("a.1", 12 * HOUR_S)
     account = scene.report()["by_account"]["red"]
     assert (account["owed"], account["delivered"], account["charged"]) == (18.0, 18.0, 18.0)
+
+
+def test_a_reservation_ends_with_its_hold() -> None:
+    scene = reserved()
+    ended = HoldReleased(WorkloadId("reservation:r"), "over", "r")
+    scene.cycle(9 * HOUR_S, holds=[ended])
+    assert scene.report()["by_account"]["red"]["charged"] == 9.0
 
 
 def test_a_reservation_that_is_cancelled_is_charged_no_more() -> None:

@@ -164,6 +164,7 @@ def _trouble_metrics(seen: Measures) -> Report:
         "repairs": seen.repairs.events,
         "repairs_needing_human": seen.repairs.needing_human(overdue),
         "starvation_s": seconds(starved),
+        "starvation_workload": seen.starvation.whose,
         "makespan_s": seconds(makespan),
         "rejected": seen.rejected,
         "deadlines": {"count": seen.deadlines, "met": seen.deadlines_met},

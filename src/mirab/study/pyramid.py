@@ -104,6 +104,11 @@ class Usage:
         if hold is not None:
             self._renew_holds(hold.pool)
 
+    def end_reservation(self, reservation_id: str) -> None:
+        """It has been cancelled."""
+        for holder in [key for key, hold in self._holds.items() if hold.reservation_id == reservation_id]:
+            self.end_hold(holder)
+
     def _renew_holds(self, pool: int) -> None:
         self.pools[pool].set_holds([hold for hold in self._holds.values() if hold.pool == pool])
         self.stale = True

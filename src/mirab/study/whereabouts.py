@@ -14,9 +14,6 @@ from mirab.study.ledger import Ledger
 from mirab.study.pyramid import Usage
 from mirab.study.subjects import Attempt, Job
 
-RESERVATION_HOLDER = "reservation:"
-"""The holder of a reservation's hold is named so, with the reservation's id."""
-
 
 class Whereabouts:
     """The workloads in the system, and the rates that follow from where they are.
@@ -118,14 +115,15 @@ class Whereabouts:
         self.usage.change_holds(changes)
         for change in changes:
             if isinstance(change, HoldReleased):
-                self._unreserve(change.workload_id.removeprefix(RESERVATION_HOLDER))
+                if change.reservation_id is not None:
+                    self._unreserve(change.reservation_id)
             elif change.reservation_id in self.reservations:
                 reservation = self.reservations[change.reservation_id]
                 weight = self.usage.pools[change.pool].weight
                 self.ledger.reserve(reservation, change.pool, weight, self.clock)
 
     def cancel_reservation(self, reservation_id: str) -> None:
-        self.usage.end_hold(WorkloadId(f"{RESERVATION_HOLDER}{reservation_id}"))
+        self.usage.end_reservation(reservation_id)
         self._unreserve(reservation_id)
 
     def _unreserve(self, reservation_id: str) -> None:
