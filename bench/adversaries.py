@@ -32,6 +32,7 @@ class Adversary:
     honest: Change
     resubmits: bool = False
     acts: Acts | None = None
+    keeps_name: bool = True
 
 
 def _each(trace: Trace, path: AccountPath, change: Callable[[Arrival], list[Arrival]]) -> Trace:
@@ -50,15 +51,26 @@ def _as_it_is(trace: Trace, path: AccountPath) -> Trace:
     return trace
 
 
-def _minimum(span: Duration) -> Change:
-    """Everything under this minimum."""
+def _minimum(span: Duration, of: Callable[[Shape], bool]) -> Change:
+    """This minimum for the work with such a shape."""
 
-    def change(trace: Trace, path: AccountPath) -> Trace:
-        return _each(
-            trace, path, lambda arrival: [_reshaped(arrival, arrival.workload.shape._replace(min_runtime=span))]
-        )
+    def changed(arrival: Arrival) -> list[Arrival]:
+        shape = arrival.workload.shape
+        return [_reshaped(arrival, shape._replace(min_runtime=span)) if of(shape) else arrival]
 
-    return change
+    return lambda trace, path: _each(trace, path, changed)
+
+
+def _any(shape: Shape) -> bool:
+    return True
+
+
+def _charged(shape: Shape) -> bool:
+    return shape.charged
+
+
+def _uncharged(shape: Shape) -> bool:
+    return not shape.charged
 
 
 def _never_saves(trace: Trace, path: AccountPath) -> Trace:
@@ -208,14 +220,17 @@ def rename(trace: Trace, path: AccountPath, instants: list[Instant]) -> Trace:
 
 
 ADVERSARIES = (
-    Adversary("cap", "declares the cap of 8 h for everything", _minimum(8 * HOUR), _as_it_is),
+    Adversary("cap", "declares the cap of 8 h for everything", _minimum(8 * HOUR, _any), _as_it_is),
+    Adversary("cap-charged", "the cap for what is charged anyway", _minimum(8 * HOUR, _charged), _as_it_is),
+    Adversary("charge", "an hour for what it could run uncharged", _minimum(HOUR, _uncharged), _as_it_is),
     Adversary("no-checkpoint", "says that it never checkpoints", _never_saves, _as_it_is),
     Adversary(
-        "night-flood", "floods gangs under 8 h at 22:00 (honest: the same gangs at 10:00 under 1 h)",
-        _flood(22, 8 * HOUR), _flood(10, HOUR),
+        "night-flood", "floods gangs at 22:00 under 8 h (honest: the same gangs under 1 h)",
+        _flood(22, 8 * HOUR), _flood(22, HOUR),
     ),
     Adversary("split", "splits its gangs into single GPUs", _splits, _as_it_is),
-    Adversary("second", "asks for minimums of a second", _minimum(SECOND), _as_it_is),
+    Adversary("second", "a second for everything", _minimum(SECOND, _any), _as_it_is),
+    Adversary("second-charged", "a second for what is charged anyway", _minimum(SECOND, _charged), _as_it_is),
     Adversary("resubmit", "resubmits instead of resuming", _no_resume, _as_it_is, resubmits=True),
     Adversary(
         "reopen", "closes its account and opens it again each time it stands highest above its share",
@@ -223,6 +238,6 @@ ADVERSARIES = (
     ),
     Adversary(
         "rename", "takes a new name with the same share each time it stands highest above its share",
-        _as_it_is, _as_it_is, acts=rename,
+        _as_it_is, _as_it_is, acts=rename, keeps_name=False,
     ),
 )  # fmt: skip

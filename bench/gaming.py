@@ -1,9 +1,10 @@
 """Adversaries: what an account gains by gaming the rules, and what the others lose.
 
-    python -m bench.gaming [INPUT] [--accounts A,B,C] [--only cap,split] [--jobs 2] [--json FILE] [--markdown FILE]
+    python -m bench.gaming [INPUT] [--set surplus_minimum_cap=1h] [--accounts A,B,C] [--only cap,split] [--repeats 2]
 
-For each adversary and account the same log is replayed twice, honest and sly. Replays are chaotic: the honest log is
-also replayed with every submission moved by up to a minute, and that spread is the noise beside which a gain counts.
+For each adversary and account the same log is replayed twice, honest and sly. Replays are chaotic, so each pair is
+repeated on logs whose submissions are moved by up to a minute, and what that alone does to the honest account is shown
+as the noise beside which a gain counts.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from statistics import fmean
 
 from bench.adversaries import ADVERSARIES, Adversary, Resubmitter
-from bench.inputs import default_input, load_trace
-from bench.outcomes import ORIGIN_MARK, Outcomes
-from bench.quality import columns
+from bench.effects import NOISE, Effect, as_json, compare, effect_rows, markdown_rows
+from bench.inputs import default_input, load_policy, load_trace
+from bench.outcomes import Outcomes
+from bench.tables import columns, markdown
 from mirab.core.state import State
 from mirab.model.policy import Policy
 from mirab.model.trace import Trace
@@ -33,41 +34,26 @@ from mirab.study.measures import Measures
 
 ACCOUNTS = ("language/posttrain", "robotics/policy", "platform/infra")
 """12 %, 5 % and 2 % of the cluster."""
-NOISE_SEEDS = (1, 2)
+REPEATS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """One account and its doings, sly against honest; parts of what it was (0.02 = 2 % more)."""
+class Setting:
+    """What the whole bench is run on."""
 
-    adversary: str
-    account: str
-    useful: float
-    """Its GPU-hours of work that lasts."""
-    turnaround: float
-    """Mean time to the end of what was done both times; less is a gain."""
-    wait_mean: float
-    wait_p50_s: float
-    """In seconds more: a median of a few seconds has no useful ratio."""
-    wait_p90: float
-    lost: float
-    """Its lost GPU-hours, in parts of its useful ones, more than when honest."""
-    delivered: float | None
-    """Its delivered ratio, more than when honest."""
-    others_useful: float
-    others_turnaround: float
-    others_wait_p90: float
+    spec: str
+    changes: tuple[str, ...] = ()
+    """Settings of the policy, `name=value`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
     outcomes: Outcomes
     delivered: dict[str, float]
-    ratios: tuple[list[float], dict[str, list[float]]]
+    ratios: tuple[list[float], dict[str, list[float | None]]]
 
 
-def _run(trace: Trace, resubmits: bool = False) -> _Run:
-    policy = Policy()
+def _run(trace: Trace, policy: Policy, resubmits: bool = False) -> _Run:
     outcomes = Outcomes(trace.ends_at)
     if resubmits:
         clock = SimClock()
@@ -86,68 +72,35 @@ def _run(trace: Trace, resubmits: bool = False) -> _Run:
     )
 
 
-def effect(name: str, account: AccountPath, honest: _Run, sly: _Run) -> Effect:
-    def mine(path: AccountPath) -> bool:
-        return path.partition(ORIGIN_MARK)[0] == account
-
-    def theirs(path: AccountPath) -> bool:
-        return not mine(path)
-
-    before, after = honest.outcomes.got(mine), sly.outcomes.got(mine)
-    others_before, others_after = honest.outcomes.got(theirs), sly.outcomes.got(theirs)
-    delivered = None
-    if name != "rename" and account in honest.delivered and account in sly.delivered:
-        delivered = sly.delivered[account] - honest.delivered[account]
-    return Effect(
-        adversary=name,
-        account=account,
-        useful=_more(before.useful, after.useful),
-        turnaround=_turnaround(honest.outcomes, sly.outcomes, mine),
-        wait_mean=_more(before.wait_mean, after.wait_mean),
-        wait_p50_s=after.wait_p50 - before.wait_p50,
-        wait_p90=_more(before.wait_p90, after.wait_p90),
-        lost=after.lost / max(1, after.useful) - before.lost / max(1, before.useful),
-        delivered=delivered,
-        others_useful=_more(others_before.useful, others_after.useful),
-        others_turnaround=_turnaround(honest.outcomes, sly.outcomes, theirs),
-        others_wait_p90=_more(others_before.wait_p90, others_after.wait_p90),
-    )
-
-
-def _more(before: float, after: float) -> float:
-    return after / before - 1 if before else 0.0
-
-
-def _turnaround(honest: Outcomes, sly: Outcomes, belongs: Callable[[AccountPath], bool]) -> float:
-    before, after = honest.turnarounds(belongs), sly.turnarounds(belongs)
-    both = sorted(before.keys() & after.keys())
-    return _more(sum(before[each] for each in both), sum(after[each] for each in both))
-
-
-# ---- one job of the pool: everything for one (adversary, account) or one noise seed ----
+# ---- jobs of the pool; each worker keeps the honest replays it has made ----
 
 
 @cache
-def _base(spec: str) -> tuple[Trace, _Run]:
-    trace = load_trace(spec)
-    return trace, _run(trace)
+def _base(setting: Setting, repeat: int) -> tuple[Trace, Policy, _Run]:
+    trace = load_trace(setting.spec)
+    if repeat:
+        trace = jittered(trace, repeat)
+    policy = load_policy("budget", list(setting.changes))
+    return trace, policy, _run(trace, policy)
 
 
-def _attack(job: tuple[str, str, str]) -> Effect:
-    spec, name, account = job
+def _attack(job: tuple[Setting, int, str, str]) -> Effect:
+    setting, repeat, name, account = job
     adversary = next(each for each in ADVERSARIES if each.name == name)
     path = AccountPath(account)
-    trace, base = _base(spec)
+    trace, policy, base = _base(setting, repeat)
     honest_trace = adversary.honest(trace, path)
-    honest = base if honest_trace is trace else _run(honest_trace)
-    return effect(name, path, honest, _sly(adversary, trace, path, honest))
+    honest = base if honest_trace is trace else _run(honest_trace, policy)
+    sly = _run(_sly(adversary, trace, path, honest), policy, adversary.resubmits)
+    before, after = (run.delivered.get(account) for run in (honest, sly))
+    known = adversary.keeps_name and before is not None and after is not None
+    delivered = after - before if known and after is not None and before is not None else None
+    return compare(name, path, repeat, honest.outcomes, sly.outcomes, delivered)
 
 
-def _sly(adversary: Adversary, trace: Trace, path: AccountPath, honest: _Run) -> _Run:
+def _sly(adversary: Adversary, trace: Trace, path: AccountPath, honest: _Run) -> Trace:
     sly = adversary.sly(trace, path)
-    if adversary.acts:
-        sly = adversary.acts(sly, path, peaks(honest, path))
-    return _run(sly, adversary.resubmits)
+    return adversary.acts(sly, path, peaks(honest, path)) if adversary.acts else sly
 
 
 def peaks(run: _Run, path: str) -> list[Instant]:
@@ -172,114 +125,55 @@ def jittered(trace: Trace, seed: int) -> Trace:
     return replace(trace, arrivals=moved)
 
 
-def _noise(job: tuple[str, int, tuple[str, ...]]) -> list[Effect]:
-    spec, seed, accounts = job
-    trace, base = _base(spec)
-    moved = _run(jittered(trace, seed))
-    return [effect("noise", AccountPath(account), base, moved) for account in accounts]
+def _noise(job: tuple[Setting, int, tuple[str, ...]]) -> list[Effect]:
+    setting, repeat, accounts = job
+    (_, _, base), (_, _, moved) = _base(setting, 0), _base(setting, repeat)
+    return [compare(NOISE, AccountPath(each), repeat, base.outcomes, moved.outcomes, None) for each in accounts]
 
 
-def measure(spec: str, accounts: Sequence[str], names: Sequence[str], jobs: int) -> list[Effect]:
-    """All effects, noise first."""
-    attacks = [(spec, name, account) for name in names for account in accounts]
+def measure(
+    setting: Setting, accounts: Sequence[str], names: Sequence[str], *, repeats: int = REPEATS, jobs: int = 2
+) -> list[Effect]:
+    """The effects of all adversaries; and the noise, of which there is one sample for each repeat but the first."""
+    attacks = [(setting, repeat, name, account) for repeat in range(repeats) for name in names for account in accounts]
     with ProcessPoolExecutor(jobs) as pool:
-        noise = list(pool.map(_noise, [(spec, seed, tuple(accounts)) for seed in NOISE_SEEDS]))
-        return [*(each for several in noise for each in several), *pool.map(_attack, attacks)]
-
-
-# ---- tables ----
-
-_HEADS = (
-    "its useful work", "its turnaround", "its mean wait", "its p50", "its p90", "its lost work", "its delivered ratio",
-    "others' useful work", "others' turnaround", "others' p90",
-)  # fmt: skip
-
-
-def summary(effects: Sequence[Effect], name: str) -> dict[str, float | None]:
-    """Means over the accounts."""
-    mine = [each for each in effects if each.adversary == name]
-    delivered = [each.delivered for each in mine if each.delivered is not None]
-    fields = (
-        "useful", "turnaround", "wait_mean", "wait_p50_s", "wait_p90", "lost",
-        "others_useful", "others_turnaround", "others_wait_p90",
-    )  # fmt: skip
-    means: dict[str, float | None] = {field: fmean(getattr(each, field) for each in mine) for field in fields}
-    means["delivered"] = fmean(delivered) if delivered else None
-    return means
-
-
-def noise_band(effects: Sequence[Effect]) -> dict[str, float]:
-    """The largest change that moving submissions by a minute made, by field."""
-    band: dict[str, float] = {}
-    for each in effects:
-        if each.adversary == "noise":
-            for field, value in asdict(each).items():
-                if isinstance(value, float):
-                    band[field] = max(band.get(field, 0.0), abs(value))
-    return band
-
-
-def markdown(effects: Sequence[Effect], names: Sequence[str]) -> str:
-    """The table of docs/gaming.md: one row an adversary, means over the accounts, and the noise beside them."""
-    lines = ["| adversary | " + " | ".join(_HEADS) + " |", "|---|" + "---:|" * len(_HEADS)]
-    for name in names:
-        does = next(each.does for each in ADVERSARIES if each.name == name)
-        lines.append(f"| {does} | " + " | ".join(_cells(summary(effects, name))) + " |")
-    band: dict[str, float | None] = {**noise_band(effects)}
-    lines.append(
-        "| *noise: the largest change when each submission moves by up to a minute* | "
-        + " | ".join(cell.replace("+", "±") for cell in _cells(band))
-        + " |"
-    )
-    return "\n".join(lines)
+        noise = pool.map(_noise, [(setting, repeat, tuple(accounts)) for repeat in range(1, repeats)])
+        return [*pool.map(_attack, attacks), *(each for several in noise for each in several)]
 
 
 def text(effects: Sequence[Effect], names: Sequence[str]) -> str:
-    """One row an adversary and account, then their means, then the noise."""
-    rows = [["adversary", "account", *_HEADS]]
-    rows += [[each.adversary, each.account, *_cells(asdict(each))] for each in effects if each.adversary != "noise"]
-    rows += [[name, "mean", *_cells(summary(effects, name))] for name in names]
-    rows.append(["noise", "largest change", *_cells({**noise_band(effects)})])
-    return columns(rows)
+    return columns(effect_rows(effects, names))
 
 
-def _cells(values: dict[str, float | None]) -> list[str]:
-    cells = []
-    for field in (
-        "useful", "turnaround", "wait_mean", "wait_p50_s", "wait_p90", "lost", "delivered",
-        "others_useful", "others_turnaround", "others_wait_p90",
-    ):  # fmt: skip
-        value = values.get(field)
-        if value is None:
-            cells.append("-")
-        elif field == "wait_p50_s":
-            cells.append(f"{value:+.0f} s")
-        else:
-            cells.append(f"{100 * value:+.1f} %")
-    return cells
+def table(effects: Sequence[Effect], names: Sequence[str]) -> str:
+    """The table of docs/gaming.md."""
+    does = {each.name: each.does for each in ADVERSARIES}
+    return markdown(markdown_rows(effects, {name: does[name] for name in names}))
 
 
 def main(arguments: list[str] | None = None) -> int:
     known = [each.name for each in ADVERSARIES]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("input", nargs="?", default=None)
+    parser.add_argument("--set", action="append", default=[], dest="settings", metavar="FIELD=VALUE")
     parser.add_argument("--accounts", default=",".join(ACCOUNTS))
     parser.add_argument("--only", default=",".join(known), help=f"of {', '.join(known)}")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args(arguments)
-    spec = options.input or default_input()
     names = [name for name in options.only.split(",") if name]
     unknown = [name for name in names if name not in known]
     if unknown:
         parser.error(f"no adversary {unknown[0]!r}: there are {', '.join(known)}")
-    effects = measure(spec, options.accounts.split(","), names, options.jobs)
-    print(f"Gaming, on {spec}; sly against honest\n\n{text(effects, names)}")
+    setting = Setting(options.input or default_input(), tuple(options.settings))
+    effects = measure(setting, options.accounts.split(","), names, repeats=options.repeats, jobs=options.jobs)
+    print(f"Gaming, on {setting.spec} {' '.join(setting.changes)}; sly against honest\n\n{text(effects, names)}")
     if options.markdown:
-        options.markdown.write_text(markdown(effects, names) + "\n")
+        options.markdown.write_text(table(effects, names) + "\n")
     if options.json:
-        options.json.write_text(json.dumps([asdict(each) for each in effects], indent=1) + "\n")
+        options.json.write_text(json.dumps(as_json(effects), indent=1) + "\n")
     return 0
 
 

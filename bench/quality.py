@@ -19,6 +19,7 @@ from typing import Any
 
 from bench.inputs import shared_data
 from bench.process import OUT, cluster_file, log_arguments, mirab, synthetic_log
+from bench.tables import columns, markdown
 
 POLICIES = ("budget", "priority", "fifo", "fair-tree", "quota")
 Report = dict[str, Any]
@@ -175,23 +176,6 @@ def policy_rows(reports: dict[Key, Report]) -> list[list[str]]:
     for name, find, form in (*measures, *BESIDE):
         rows.append([name, *(_shown(find(reports[first, policy]), form) for policy in names)])
     return rows
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned text: the first column left, the others right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.rjust(width) if number else cell.ljust(width) for number, (cell, width) in enumerate(
-            zip(row, widths, strict=True)
-        )).rstrip()
-        for row in rows
-    )  # fmt: skip
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    head, *rest = rows
-    rule = "|---|" + "---:|" * (len(head) - 1)
-    return "\n".join(["| " + " | ".join(head) + " |", rule, *("| " + " | ".join(row) + " |" for row in rest)])
 
 
 def text(reports: dict[Key, Report]) -> str:

@@ -21,7 +21,9 @@ from typing import Any
 
 from bench import beside, gaming, quality, speed
 from bench.adversaries import ADVERSARIES
+from bench.effects import as_json
 from bench.inputs import shared_data
+from bench.tables import markdown
 
 Result = tuple[str, dict[str, str], Any]
 """Text for people, Markdown tables by name, and a value for --json."""
@@ -31,8 +33,8 @@ def _quality(shared: Path) -> Result:
     reports = quality.measure(shared, (1, 2, 3), jobs=2)
     metrics = {f"{log}/{policy}": report["metrics"] for (log, policy), report in reports.items()}
     tables = {
-        "quality": quality.markdown(quality.quality_rows(reports)),
-        "policies": quality.markdown(quality.policy_rows(reports)),
+        "quality": markdown(quality.quality_rows(reports)),
+        "policies": markdown(quality.policy_rows(reports)),
     }
     return quality.text(reports), tables, metrics
 
@@ -51,8 +53,8 @@ def _gaming(shared: Path) -> Result:
     reference = shared / "reference"
     spec = str(reference) if (reference / "workloads.csv.gz").exists() else "synth:seed=1"
     names = [each.name for each in ADVERSARIES]
-    effects = gaming.measure(spec, gaming.ACCOUNTS, names, jobs=2)
-    return gaming.text(effects, names), {"gaming": gaming.markdown(effects, names)}, [asdict(each) for each in effects]
+    effects = gaming.measure(gaming.Setting(spec), gaming.ACCOUNTS, names)
+    return gaming.text(effects, names), {"gaming": gaming.table(effects, names)}, as_json(effects)
 
 
 BENCHES: dict[str, Callable[[Path], Result]] = {
