@@ -145,10 +145,15 @@ def _join_claimants(trial: Trial, turns: Turns) -> None:
 
 
 def _may_hold(trial: Trial, queue: Queue) -> bool:
+    """Whether it is time for a gang to ask for a hold again: its last answer is old, or no longer true."""
     waiting = queue.head.waiting
-    if waiting is None or waiting.again_at <= trial.now:
+    if waiting is None:
         return True
-    return isinstance(waiting.reason, HoldTaken) and queue.user.account.hold is None
+    if isinstance(waiting.reason, HoldTaken):
+        if waiting.reason.holder is None:
+            return trial.holds_given() < trial.policy.holds_max
+        return waiting.reason.holder not in trial.holds
+    return waiting.again_at <= trial.now
 
 
 _Attempt: TypeAlias = Callable[[Trial, Queue, bool], bool]

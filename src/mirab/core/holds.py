@@ -153,12 +153,11 @@ def _give_up(trial: Trial, pending: Pending, why: str) -> None:
 def hold_for(trial: Trial, queue: Queue, pending: Pending) -> WaitReason | None:
     """Grant a hold to a blocked gang if it may have one; otherwise say why not. None = nodes are held for it now."""
     leaf = queue.user.account
-    given = sum(not hold.claim for hold in trial.holds.values())
     own = [each for each in trial.hold_of.get(leaf, ()) if each in trial.holds] if trial.policy.contract else []
     if len(own) >= trial.policy.holds_per_leaf:
         return HoldTaken(own[0], len(own))
-    if given >= trial.policy.holds_max:
-        return HoldTaken(None, given)
+    if trial.holds_given() >= trial.policy.holds_max:
+        return HoldTaken(None, trial.holds_given())
     found = find(trial, queue, pending)
     if not isinstance(found, Hold):
         return found

@@ -396,6 +396,10 @@ class Trial:
         self.wake(self.now + grace + self.policy.stop_timeout)
         return self.now + grace
 
+    def holds_given(self) -> int:
+        """Holds in force, without claims on nodes that are being emptied at once."""
+        return sum(not hold.claim for hold in self.holds.values())
+
     def grant(self, queue: Queue, hold: Hold) -> None:
         """Keep nodes for a workload; a first grant commits its minimum."""
         if hold.workload_id not in self.holds:
