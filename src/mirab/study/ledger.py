@@ -49,6 +49,7 @@ class Ledger:
     def __init__(self, budgets: Budgets, capacity: list[ChargeRate], now: Instant) -> None:
         self._budgets = budgets
         self._exemptions: dict[str, Exemption] = {}
+        self._paying: dict[AccountPath, Leaf] = {}
         self._claims: dict[str, Claim] = {}
         self._turns: list[Instant] = []
         self._shares = leaf_shares(budgets)
@@ -58,10 +59,12 @@ class Ledger:
 
     def leaf(self, account: AccountPath, now: Instant) -> Leaf:
         """The leaf that pays for an account's work; one of share 0 if the budgets do not know it."""
-        path = leaf_of(account, self._shares)
-        known = self.leaves.get(path)
+        known = self._paying.get(account)
         if known is None:
-            known = self.leaves[path] = Leaf(path, 0, now)
+            path = leaf_of(account, self._shares)
+            if path not in self.leaves:
+                self.leaves[path] = Leaf(path, 0, now)
+            known = self._paying[account] = self.leaves[path]
         return known
 
     def reckon(self, leaf: Leaf) -> None:
@@ -131,6 +134,7 @@ class Ledger:
     def renew_shares(self, now: Instant) -> None:
         """Shares by the budgets and exceptions in force. Leaves that are gone keep what they have, at share 0."""
         self._shares = leaf_shares(self._budgets, self._exemptions.values(), now)
+        self._paying.clear()
         for path in self._shares:
             self.leaf(path, now)
         for path, leaf in self.leaves.items():

@@ -23,8 +23,8 @@ class PoolUse:
     """
 
     __slots__ = (
-        "_held_masks", "_planes", "_under_holds", "busy", "capacity", "held", "held_nodes", "place", "slots",
-        "smallest", "up", "waiting", "weight",
+        "_held", "_held_masks", "_held_stale", "_planes", "busy", "capacity", "place", "slots", "smallest", "up",
+        "waiting", "weight",
     )  # fmt: skip
 
     def __init__(self, pool: Pool) -> None:
@@ -35,9 +35,8 @@ class PoolUse:
         self._planes: list[NodeMask] = [0] * max(1, self.slots.bit_length())
         self.capacity = pool.slots
         self.busy = 0
-        self.held = 0
-        self.held_nodes: NodeMask = 0
-        self._under_holds = 0
+        self._held = 0
+        self._held_stale = False
         self._held_masks: dict[int, NodeMask] = {}
         self.waiting: dict[Waiting, int] = {}
         self.smallest: Waiting | None = None
@@ -91,11 +90,7 @@ class PoolUse:
             width = min(hold.slots_per_node or self.slots, self.slots)
             masks[width] = masks.get(width, 0) | hold.mask
         self._held_masks = masks
-        self.held_nodes = 0
-        for mask in masks.values():
-            self.held_nodes |= mask
-        self._count_held()
-        self._bound_held()
+        self._held_stale = True
 
     def wait(self, shape: Waiting) -> None:
         """One more charged workload of this shape waits for the pool."""
@@ -112,29 +107,27 @@ class PoolUse:
         if shape == self.smallest:
             self.smallest = min(self.waiting, default=None)
 
+    @property
+    def held(self) -> int:
+        """Free slots under holds, counted when asked for. Holds may overlap: no more is held than is free."""
+        if self._held_stale:
+            self._held_stale = False
+            idle = 0
+            for width, mask in self._held_masks.items():
+                idle += self._idle_under(width, mask & self.up)
+            free = self.capacity - self.busy
+            self._held = idle if idle < free else free
+        return self._held
+
     def _touched(self, mask: NodeMask) -> None:
+        self._held_stale = True
         if mask & ~self.up:
             self._count()
-        elif self.held_nodes:
-            if mask & self.held_nodes:
-                self._count_held()
-            self._bound_held()
 
     def _count(self) -> None:
         """Slots of schedulable nodes, and whatever is still used on the others."""
         self.capacity = self.up.bit_count() * self.slots + self.used(~self.up)
-        self._count_held()
-        self._bound_held()
-
-    def _count_held(self) -> None:
-        self._under_holds = 0
-        for width, mask in self._held_masks.items():
-            self._under_holds += self._idle_under(width, mask & self.up)
-
-    def _bound_held(self) -> None:
-        """Holds of different widths may overlap: no more is held than is free."""
-        free = self.capacity - self.busy
-        self.held = self._under_holds if self._under_holds < free else free
+        self._held_stale = True
 
     def _idle_under(self, width: int, mask: NodeMask) -> int:
         if width == self.slots:
