@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from math import ceil
 
 from mirab.model.accounts import Budget, Budgets
@@ -99,38 +99,16 @@ def asking(history: History, at: int) -> list[tuple[Workload, Pool]]:
 
 
 def served(claims: Sequence[tuple[frozenset[int], int]], room: Sequence[int]) -> int:
-    """The most of the claims that fits into the pools: flow is pushed along augmenting paths until there is none."""
-    left = list(room)
-    flows = [dict.fromkeys(sorted(accepted), 0) for accepted, _ in claims]
-    total = 0
-    for claim, (_, amount) in enumerate(claims):
-        while amount > 0:
-            pushed = _push(claim, amount, flows, left, set())
-            if not pushed:
-                break
-            total, amount = total + pushed, amount - pushed
-    return total
+    """The most of the claims that fits into the pools, by max-flow min-cut, trying every set of pools.
 
-
-def _push(claim: int, amount: int, flows: list[dict[int, int]], left: list[int], seen: set[int]) -> int:
-    for pool in flows[claim]:
-        if left[pool]:
-            part = min(amount, left[pool])
-            left[pool] -= part
-            flows[claim][pool] += part
-            return part
-    for pool in flows[claim]:
-        if pool in seen:
-            continue
-        seen.add(pool)
-        for other, flow in enumerate(flows):
-            if other != claim and flow.get(pool):
-                part = _push(other, min(amount, flow[pool]), flows, left, seen)
-                if part:
-                    flow[pool] -= part
-                    flows[claim][pool] += part
-                    return part
-    return 0
+    For each set: what those pools hold, and all claims that would also do with another pool.
+    """
+    cuts = []
+    for chosen in product((False, True), repeat=len(room)):
+        full = frozenset(pool for pool, each in enumerate(chosen) if each)
+        met = sum(amount for accepted, amount in claims if not accepted <= full)
+        cuts.append(met + sum(room[pool] for pool in full))
+    return min(cuts)
 
 
 def demand_served(history: History, at: int) -> Fraction:

@@ -10,7 +10,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirab.core.ordering import leaf_key, queue_key
+from mirab.core.ordering import Key, leaf_key, queue_key
+from mirab.core.queues import Queue
+from mirab.core.shares import Account
 from mirab.core.state import State
 from mirab.core.trial import Trial
 from mirab.model.events import BudgetsChanged, Event
@@ -93,22 +95,25 @@ def same_order(state: State, history: History, now: int) -> None:
     """The heads of the queues stand in the order in which the naive order has them, and so does every queue."""
     expected = in_order(history, now, POLICY)
     trial = Trial(state, now)
-    heads = []
-    leaves = [account for account in state.accounts.values() if account.leaf]
-    queues = {
-        leaf.path: [queue for user in leaf.users.values() for queue in user.queues.values() if queue.info.charged]
-        for leaf in leaves
-    }
-    waiting = [leaf for leaf in leaves if queues[leaf.path]]
-    for leaf in sorted(waiting, key=lambda leaf: leaf_key(trial, leaf, queues[leaf.path])):
-        for queue in sorted(queues[leaf.path], key=lambda queue: queue_key(trial, queue)):
-            heads.append(queue.head.workload.id)
+    lines = {leaf: line for leaf in state.accounts.values() if leaf.leaf and (line := line_of(trial, leaf))}
+    heads, found = [], 0
+    for leaf in sorted(lines, key=lambda leaf: leaf_key(trial, leaf, lines[leaf])):
+        queues = [queue for _, queue in lines[leaf]]
+        for queue in queues:
             entries = [pending.workload.id for pending in queue.entries]
             assert entries == [each for each in expected if each in entries]
-        first = next(each for each in expected if state.pending[WorkloadId(each)].queue in queues[leaf.path])
+            heads.append(entries[0])
+            found += len(entries)
+        first = next(each for each in expected if state.pending[WorkloadId(each)].queue in queues)
         assert state.first_waiting(leaf.path, now) == first
     assert heads == [each for each in expected if each in heads]
-    assert len(expected) == sum(len(queue.entries) for leaf in waiting for queue in queues[leaf.path])
+    assert found == len(expected)
+
+
+def line_of(trial: Trial, leaf: Account) -> list[tuple[Key, Queue]]:
+    """The charged queues of a leaf with their keys, in order."""
+    queues = [queue for user in leaf.users.values() for queue in user.queues.values() if queue.info.charged]
+    return sorted(((queue_key(trial, queue), queue) for queue in queues), key=lambda entry: entry[0])
 
 
 @settings(max_examples=12, deadline=None)

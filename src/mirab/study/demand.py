@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -98,41 +99,97 @@ def kind_of(shape: Shape, slots: int) -> str:
 class Wanted:
     """A sum of demands, kept apart by the set of pools that each accepts."""
 
-    __slots__ = ("_claims", "_unions", "total")
+    __slots__ = ("_claims", "total")
 
     def __init__(self) -> None:
         self.total = 0
         self._claims: dict[PoolSet, int] = {}
-        self._unions: tuple[PoolSet, ...] | None = None
 
     def add(self, accepted: PoolSet, amount: int) -> None:
         """More demand, or less (negative)."""
         self.total += amount
-        before = self._claims.get(accepted)
-        if before is None:
-            self._unions = None
-            before = 0
-        self._claims[accepted] = before + amount
+        self._claims[accepted] = self._claims.get(accepted, 0) + amount
 
     def servable(self, capacity: Sequence[int]) -> int:
-        """The most of it that pools of these capacities could serve at the same time.
-
-        Claims flow to pools, so by max-flow min-cut (Ford and Fulkerson) it is the least, over the unions X of
-        accepted sets, of the capacity of X plus the claims that reach outside X.
-        """
+        """The most of it that pools of these capacities could serve at the same time."""
         if len(capacity) == 1:
             return self.total if self.total < capacity[0] else capacity[0]
-        if self._unions is None:
-            self._unions = _unions_of(tuple(self._claims))
-        return min(
-            sum(room for pool, room in enumerate(capacity) if union >> pool & 1)
-            + sum(amount for accepted, amount in self._claims.items() if accepted & ~union)
-            for union in self._unions
-        )
+        return Flow({accepted: amount for accepted, amount in self._claims.items() if amount}, capacity).total
 
 
-def _unions_of(sets: Sequence[PoolSet]) -> tuple[PoolSet, ...]:
-    unions = {0}
-    for one in sets:
-        unions |= {one | other for other in unions}
-    return tuple(sorted(unions))
+class Flow:
+    """The largest flow of claims into pools (Ford and Fulkerson).
+
+    Claims that accept few pools are served first; that alone is the best wherever accepted sets are nested or apart.
+    Then whoever is left over pushes others to pools that they accept as well.
+    """
+
+    def __init__(self, claims: Mapping[PoolSet, int], capacity: Sequence[int]) -> None:
+        self._left = list(capacity)
+        self._pools = {accepted: _members(accepted) for accepted in claims}
+        self._given: list[dict[PoolSet, int]] = [{} for _ in capacity]
+        self._closed: set[int] = set()
+        self.total = 0
+        unmet = []
+        for accepted in sorted(claims, key=lambda each: (each.bit_count(), each)):
+            rest = claims[accepted] - self._fill(accepted, claims[accepted])
+            if rest:
+                unmet.append((accepted, rest))
+        for accepted, rest in unmet:
+            while rest and (pushed := self._push(accepted, rest)):
+                rest -= pushed
+
+    def _fill(self, accepted: PoolSet, amount: int) -> int:
+        """Give the claim what is free in its pools."""
+        filled = 0
+        for pool in self._pools[accepted]:
+            part = min(amount - filled, self._left[pool])
+            if part:
+                self._give(pool, accepted, part)
+                self._left[pool] -= part
+                filled += part
+        self.total += filled
+        return filled
+
+    def _push(self, accepted: PoolSet, amount: int) -> int:
+        """Make room by the shortest chain of claims that move on; 0 if there is none (then there never will be)."""
+        came_by: dict[int, tuple[PoolSet, int | None]] = {}
+        queue: deque[tuple[PoolSet, int | None]] = deque([(accepted, None)])
+        while queue:
+            claim, source = queue.popleft()
+            for pool in self._pools[claim]:
+                if pool in came_by or pool in self._closed:
+                    continue
+                came_by[pool] = (claim, source)
+                if self._left[pool]:
+                    return self._shift(pool, came_by, amount)
+                queue.extend((other, pool) for other, given in self._given[pool].items() if given)
+        self._closed.update(came_by)
+        return 0
+
+    def _shift(self, end: int, came_by: Mapping[int, tuple[PoolSet, int | None]], amount: int) -> int:
+        """Move claims along the chain that ends in a pool with room."""
+        chain, pool = [], end
+        while True:
+            claim, source = came_by[pool]
+            chain.append((pool, claim, source))
+            if source is None:
+                break
+            amount = min(amount, self._given[source][claim])
+            pool = source
+        amount = min(amount, self._left[end])
+        self._left[end] -= amount
+        for to, claim, source in chain:
+            self._give(to, claim, amount)
+            if source is not None:
+                self._give(source, claim, -amount)
+        self.total += amount
+        return amount
+
+    def _give(self, pool: int, accepted: PoolSet, amount: int) -> None:
+        given = self._given[pool]
+        given[accepted] = given.get(accepted, 0) + amount
+
+
+def _members(pools: PoolSet) -> tuple[int, ...]:
+    return tuple(pool for pool in range(pools.bit_length()) if pools >> pool & 1)
