@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from typing import Any
 
 import pytest
@@ -130,3 +131,15 @@ def test_a_wordy_table_is_folded() -> None:
 def test_the_same_report_gives_the_same_text() -> None:
     made: Any = report()
     assert text_report(made) == text_report(report())
+
+
+def test_a_calendar_is_told_with_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = report(days=7)
+    made["input"]["origin_unix_s"] = 1_507_500_000.0
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        assert "7 d from 2017-10-09 00:00 to 2017-10-16 00:00 (CEST)" in " ".join(text_report(made).split())
+    finally:
+        monkeypatch.undo()
+        time.tzset()

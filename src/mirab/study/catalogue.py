@@ -100,6 +100,8 @@ class Measure:
         """+1: `value` is better than `other`; -1: worse; 0: the same as written, or neither is better."""
         if not self.better or value is None or other is None or self.write(value) == self.write(other):
             return 0
+        if self.difference(value, other).startswith("±"):
+            return 0
         return self.better if value > other else -self.better
 
 

@@ -139,6 +139,13 @@ class Names:
         local = datetime.fromtimestamp((self.origin + instant) / SECOND, self.zone)
         return f"{local:%b} {local.day}"
 
+    def zone_note(self, instant: Instant) -> str:
+        """Whose clock it is, for a line that names instants: `` (CET)``; nothing where the log has no calendar."""
+        if self.origin is None:
+            return ""
+        local = datetime.fromtimestamp((self.origin + instant) / SECOND, self.zone).astimezone(self.zone)
+        return f" ({local:%Z})"
+
     def since_midnight(self) -> int:
         """Milliseconds from the reader's midnight to instant 0."""
         if self.origin is None:

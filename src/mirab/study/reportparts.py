@@ -23,7 +23,8 @@ def scene(report: Report) -> list[str]:
     return [
         f"{plural(told['used'], 'workload')} of {plural(len(busy_accounts(report['by_account'])), 'account')} on "
         f"{names.slots(told['slots'])} of {plural(told['nodes'], 'node')}, "
-        f"{span(told['ends_s'] - told['starts_s'])} from {begin} to {end}."
+        f"{span(told['ends_s'] - told['starts_s'])} from {begin} to {end}"
+        f"{names.zone_note(round(told['starts_s'] * 1000))}."
     ]
 
 

@@ -71,7 +71,8 @@ def _heading(story: Json, names: Names) -> Iterator[str]:
     label = f" ({workload['label']})" if workload["label"] else ""
     yield from _wrap(f"{workload['id']}{label} of {workload['user']} for {workload['account']}", "")
     yield from _wrap(f"asked for {', '.join(asked)}", "")
-    yield from _wrap(f"replay of {story['trace']} under policy {story['policy']}", "")
+    zone = names.zone_note(round(workload["submitted_s"] * SECOND))
+    yield from _wrap(f"replay of {story['trace']} under policy {story['policy']}{zone and ', times in' + zone}", "")
 
 
 def _request(workload: Json, unit: str) -> str:
