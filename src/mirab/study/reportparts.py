@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirab.study import formats
-from mirab.study.catalogue import CLASSES, GROUPS, MEASURES, Measure, Report, absent
+from mirab.study.catalogue import CLASSES, GROUPS, MEASURES, Measure, Report, absent, labels
 from mirab.study.formats import ABSENT, Names, plural, span
 from mirab.study.tables import Section, Table
 
@@ -48,14 +48,15 @@ def _first_lines(lines: Sequence[int]) -> str:
 
 
 def performance_sections(*reports: Report) -> Iterator[Section]:
-    told = [_performance(report) for report in reports if report["performance"].get("wall_s") is not None]
+    named = zip(labels(reports), reports, strict=True)
+    told = [_performance(label, report) for label, report in named if report["performance"].get("wall_s") is not None]
     if told:
         yield Section("Computing it took", notes=told)
 
 
-def _performance(report: Report) -> str:
+def _performance(label: str, report: Report) -> str:
     found = report["performance"]
-    text = f"{report['policy']['name']}: {span(found['wall_s'])}"
+    text = f"{label}: {span(found['wall_s'])}"
     if found.get("workloads_per_s") is not None:
         text += f", {formats.count(found['workloads_per_s'])} workloads a second"
     if found.get("passes") is not None:
