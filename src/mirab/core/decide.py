@@ -149,10 +149,10 @@ def _may_hold(trial: Trial, queue: Queue) -> bool:
     waiting = queue.head.waiting
     if waiting is None:
         return True
-    if isinstance(waiting.reason, HoldTaken):
-        if waiting.reason.holder is None:
-            return trial.holds_given() < trial.policy.holds_max
+    if isinstance(waiting.reason, HoldTaken) and waiting.reason.holder is not None:
         return waiting.reason.holder not in trial.holds
+    if isinstance(waiting.reason, HoldTaken) or not trial.policy.contract:
+        return trial.holds_given() < trial.policy.holds_max
     return waiting.again_at <= trial.now
 
 

@@ -8,6 +8,7 @@ from mirab.core.reclaim import NoClearing
 from mirab.core.trial import Trial
 from mirab.model.reasons import (
     BlockedBehind,
+    HoldNotOwed,
     HoldTaken,
     NeverFits,
     NoFreeGpus,
@@ -48,7 +49,7 @@ def blocked_reason(trial: Trial, queue: Queue, plan: NoClearing, no_hold: WaitRe
     standing = _standing(trial, queue, plan)
     if standing is not None and not plan.victims:
         return standing
-    if isinstance(no_hold, NotEnoughClaimable):
+    if isinstance(no_hold, NotEnoughClaimable | HoldNotOwed):
         return no_hold
     return no_free_gpus(trial, queue, plan.nodes)
 

@@ -18,6 +18,7 @@ from mirab.model.plans import Hold, HoldReleased
 from mirab.model.reasons import (
     AwaitingVictims,
     HoldDue,
+    HoldNotOwed,
     HoldsNodes,
     HoldTaken,
     NotEnoughClaimable,
@@ -158,6 +159,8 @@ def hold_for(trial: Trial, queue: Queue, pending: Pending) -> WaitReason | None:
         return HoldTaken(own[0], len(own))
     if trial.holds_given() >= trial.policy.holds_max:
         return HoldTaken(None, trial.holds_given())
+    if trial.policy.contract and trial.ratio(leaf) >= 1.0:
+        return HoldNotOwed(trial.ratio(leaf))
     found = find(trial, queue, pending)
     if not isinstance(found, Hold):
         return found

@@ -37,7 +37,8 @@ class Policy:
         claimed_loss_cap: the most lost work a run can claim for itself when victims are chosen.
         holds_max: holds at a time in all.
         holds_per_leaf: holds at a time for one leaf account.
-        hold_horizon: how far ahead nodes are held on the word of time limits; minimums end within the cap anyway.
+        hold_horizon: how far ahead nodes may be held on the word of time limits; 0 = cap plus grace, within which all
+            minimums end.
         hold_smallest_nodes: the fewest nodes that earn a hold.
         drains_max: nodes drained at a time.
         preemptions_max: preemptions in one decision.
@@ -71,7 +72,7 @@ class Policy:
     preemptions_max: int = 256
     review: Duration = 5 * MINUTE
     hold_review: Duration = 15 * MINUTE
-    hold_horizon: Duration = 24 * HOUR
+    hold_horizon: Duration = 0
     holds_per_leaf: int = 1
     start_timeout: Duration = 10 * MINUTE
     stop_timeout: Duration = 5 * MINUTE

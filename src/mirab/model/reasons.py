@@ -145,10 +145,17 @@ class NotEnoughClaimable:
 
 @dataclass(frozen=True, slots=True)
 class HoldTaken:
-    """No hold: its leaf has one already (`holder`), or all `holds_max` are given."""
+    """No hold: its leaf has `holds` already (`holder` first), or (no `holder`) all `holds_max` are given."""
 
     holder: WorkloadId | None
     holds: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldNotOwed:
+    """No hold: its leaf stands at `ratio` of its share, and nodes are held for those who are owed."""
+
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +228,7 @@ WaitReason: TypeAlias = (
     | HoldsNodes
     | NotEnoughClaimable
     | HoldTaken
+    | HoldNotOwed
     | BehindOwnWork
     | SavingUp
     | BlockedBehind

@@ -204,10 +204,14 @@ def _not_enough_claimable(reason: why.NotEnoughClaimable, names: Names) -> str:
 
 @_tells(why.HoldTaken, "Its turn to hold nodes comes when one of those has started")
 def _hold_taken(reason: why.HoldTaken, names: Names) -> str:
-    given = f"{plural(reason.holds, 'hold')} given in all"
     if reason.holder is not None:
-        return f"its account already has nodes held for {reason.holder} ({given})"
-    return f"as many holds as the policy allows (`holds_max`) are given to others ({given})"
+        return f"its account already has {plural(reason.holds, 'hold')}, for {reason.holder} first"
+    return f"as many holds as the policy allows (`holds_max`) are given to others ({reason.holds} in all)"
+
+
+@_tells(why.HoldNotOwed, "Nodes will be held for it once its account is below its share")
+def _hold_not_owed(reason: why.HoldNotOwed, names: Names) -> str:
+    return f"no nodes are held for it, since its account already has {reason.ratio:.2f} of its share"
 
 
 @_tells(why.BehindOwnWork, "Cancel or lower those to move it up")
