@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mirab.model.accounts import Budgets
 from mirab.model.events import (
     ActionRefused,
+    BudgetsChanged,
     Event,
     NodeDegraded,
     NodeDown,
@@ -24,7 +25,7 @@ from mirab.model.events import (
 )
 from mirab.model.plans import Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
 from mirab.model.policy import Policy
-from mirab.model.reasons import DrainedFrom, PreemptedFor, StartTimedOut
+from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, StartTimedOut
 from mirab.model.resources import Allocation, Cluster, Pool, Shape, nodes_of
 from mirab.model.units import Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
@@ -115,6 +116,8 @@ class Audit:
         elif isinstance(fact, WorkloadCancelled):
             self.waiting.discard(fact.workload_id)
             self.holds.pop(fact.workload_id, None)
+        elif isinstance(fact, BudgetsChanged):
+            self.saving |= {path for path, budget, _ in fact.budgets.walk() if budget.save_for_gangs}
         elif isinstance(fact, NodeDegraded | NodeDown):
             self.sick.add(fact.node)
         elif isinstance(fact, NodeUp):
@@ -182,6 +185,10 @@ class Audit:
         if isinstance(action.reason, PreemptedFor):
             run.stopped_for_somebody = True
             self._for_somebody(action.run_id, run, action.reason)
+        elif isinstance(action.reason, ReservationBegins):
+            hold = self.holds.get(WorkloadId(f"reservation:{action.reason.reservation_id}"))
+            touches = hold is not None and hold.pool == run.allocation.pool and hold.mask & run.allocation.mask
+            assert touches, f"{action.run_id} is stopped for a reservation that has none of its nodes"
         elif isinstance(action.reason, DrainedFrom):
             assert action.reason.node in self.sick, f"{action.run_id} is drained from {action.reason.node}: healthy"
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from mirab.model.accounts import Budget, Budgets
-from mirab.model.policy import POLICIES, Policy, Reservation
+from mirab.model.events import BudgetsChanged
+from mirab.model.policy import EXEMPTIONS, POLICIES, Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Pool, Shape
 from mirab.model.trace import Trace
 from mirab.model.units import (
@@ -46,8 +47,10 @@ class World:
     policy: Policy
 
 
-def draw_world(chance: Random, *, base: str = "budget", most: int = 50, troubles: int = 4) -> World:
-    """A world of at most `most` workloads and `troubles` sick nodes."""
+def draw_world(
+    chance: Random, *, base: str = "budget", most: int = 50, troubles: int = 4, decisions: bool = True
+) -> World:
+    """A world of at most `most` workloads and `troubles` sick nodes; `decisions`: people decide things on the way."""
     cluster = draw_cluster(chance)
     budgets = draw_budgets(chance)
     leaves = budgets.leaves()
@@ -61,7 +64,16 @@ def draw_world(chance: Random, *, base: str = "budget", most: int = 50, troubles
         name="a random world",
         ends_at=2 * PERIOD,
     )
-    return World(trace, draw_policy(chance, base))
+    return World(with_human_decisions(chance, trace) if decisions else trace, draw_policy(chance, base))
+
+
+def with_human_decisions(chance: Random, trace: Trace) -> Trace:
+    """The same with, perhaps, a new tree of budgets, an exception and a reservation on the way."""
+    at = chance.randrange(0, PERIOD, MINUTE)
+    changes = [BudgetsChanged(at, draw_budgets(chance), "manager", "a review")] if chance.random() < 0.3 else []
+    exemptions = [draw_exemption(chance, trace.budgets)] if chance.random() < 0.3 else []
+    reservations = [draw_reservation(chance, trace, 10 * HOUR)] if chance.random() < 0.2 else []
+    return replace(trace, budget_changes=changes, exemptions=exemptions, reservations=reservations)
 
 
 def draw_cluster(chance: Random) -> Cluster:
@@ -154,6 +166,15 @@ def draw_trouble(chance: Random, cluster: Cluster) -> NodeTrouble:
         chance.choice((10 * MINUTE, 3 * HOUR)),
         stuck=chance.random() < 0.2,
     )
+
+
+def draw_exemption(chance: Random, budgets: Budgets) -> Exemption:
+    begin = chance.randrange(0, PERIOD, MINUTE)
+    account = chance.choice(budgets.leaves())
+    unassigned = WHOLE - sum(budget.share for budget in budgets.roots)
+    kind = chance.choice(("longer-minimum", "guaranteed", "extra-share") if unassigned else EXEMPTIONS[:2])
+    return Exemption("x", kind, account, begin, begin + chance.choice((1, 6)) * HOUR, "owner", "approver", "a deadline",
+                     cap=24 * HOUR, share=unassigned // 2)  # fmt: skip
 
 
 def draw_reservation(chance: Random, trace: Trace, begin: Instant) -> Reservation:

@@ -24,7 +24,7 @@ chances = st.one_of(st.randoms(use_true_random=False), st.integers(0, 2**32).map
 @given(chances)
 @settings(max_examples=150)
 def test_holds_are_kept(chance: Random) -> None:
-    world = draw_world(chance, troubles=0)
+    world = draw_world(chance, troubles=0, decisions=False)
     trace = replace(world.trace, arrivals=[_without_limit(arrival) for arrival in world.trace.arrivals])
     end = 2 * PERIOD + 8 * HOUR
     record = driven(trace, world.policy, until=end)
@@ -74,6 +74,6 @@ def _begun(record: Record) -> dict[WorkloadId, Instant]:
 def test_there_are_promises() -> None:
     made = 0
     for seed in range(20):
-        world = draw_world(Random(seed), troubles=0)
+        world = draw_world(Random(seed), troubles=0, decisions=False)
         made += len(_first_promises(driven(world.trace, world.policy)))
     assert made > 5

@@ -26,7 +26,7 @@ BEGIN: Instant = 10 * HOUR
 @settings(max_examples=60)
 def test_what_was_reserved_in_time_is_there(chance: Random) -> None:
     """Nothing but the reservation's own work and what stops within its grace is on its nodes from the beginning on."""
-    world = draw_world(chance, troubles=0)
+    world = draw_world(chance, troubles=0, decisions=False)
     reservation = draw_reservation(chance, world.trace, BEGIN)
     record = driven(_going_on(world.trace, reservation), world.policy, until=reservation.end - 1)
     assert BEGIN - world.policy.min_runtime_cap - world.policy.grace_max > 0
@@ -64,7 +64,7 @@ def test_reservations_are_met_at_a_price() -> None:
     """Over some worlds, runs had to be stopped for it: the property above is not empty."""
     stopped = 0
     for seed in range(20):
-        world = draw_world(Random(seed), troubles=0)
+        world = draw_world(Random(seed), troubles=0, decisions=False)
         reservation = draw_reservation(Random(seed), world.trace, BEGIN)
         record = driven(_going_on(world.trace, reservation), world.policy, until=reservation.end - 1)
         stopped += sum(

@@ -113,6 +113,7 @@ def _another_future(trace: Trace, record: Record, now: Instant, chance: Random) 
             Arrival(later, HOUR),
         ],
         troubles=[trouble for trouble in trace.troubles if trouble.at <= now],
+        budget_changes=[change for change in trace.budget_changes if change.at <= now],
     )
 
 

@@ -38,7 +38,7 @@ def test_many_storms(first: int) -> None:
 
 def test_storms_are_storms() -> None:
     """The few that are always run do crash, preempt and decide enough to mean something."""
-    outcomes = [Storm(seed).run() for seed in range(5)]
+    outcomes = [Storm(seed).run() for seed in range(12)]
     assert sum(outcome.crashes for outcome in outcomes) > 20
     assert sum(outcome.preemptions for outcome in outcomes) > 20
 
