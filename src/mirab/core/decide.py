@@ -9,17 +9,19 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
+from mirab.core.clearing import Clearing, NoClearing
 from mirab.core.drains import serve_drains, serve_late
 from mirab.core.explain import blocked_reason, never_fits
 from mirab.core.holds import hold_for, serve_holds
 from mirab.core.ordering import Key, by_uncharged_usage, leaf_key, queue_key
 from mirab.core.placement import place
 from mirab.core.queues import Pending, Queue, ShapeInfo
-from mirab.core.reclaim import Clearing, NoClearing, claim, claimants, reclaim, survey_due
+from mirab.core.reclaim import claim, reclaim
 from mirab.core.reservations import serve_reservations
 from mirab.core.shares import Account
 from mirab.core.state import State
 from mirab.core.trial import Trial
+from mirab.core.victims import claimants, survey_due
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
     AwaitingCheckpoint,
@@ -72,7 +74,7 @@ def _set_alarm(trial: Trial) -> None:
         trial.wake(exemption.end)
 
 
-# --- charged work (under the other policies: all work) -----------------------------------------------------------------
+# --- charged work (under the other policies: all work) --------------------------------------------------------------
 def _serve_charged(trial: Trial) -> None:
     turns = _turns(trial)
     if turns:
@@ -109,9 +111,9 @@ def _join_gangs(trial: Trial, turns: Turns) -> None:
         return
     for queue in trial.state.gangs:
         waiting = queue.head.waiting
-        if waiting is not None and isinstance(waiting.reason, NotEnoughClaimable):
-            if waiting.reason.nodes - waiting.reason.claimable <= free:
-                _join(turns, queue)
+        reason = None if waiting is None else waiting.reason
+        if isinstance(reason, NotEnoughClaimable) and reason.nodes - reason.claimable <= free:
+            _join(turns, queue)
 
 
 def _shapes_to_try(trial: Trial) -> list[ShapeInfo]:
@@ -285,7 +287,7 @@ def oldest_gang(leaf: Account) -> Pending | None:
     return min(gangs, key=lambda pending: pending.rank[3:], default=None)
 
 
-# --- uncharged work ----------------------------------------------------------------------------------------------------
+# --- uncharged work -------------------------------------------------------------------------------------------------
 def _serve_uncharged(trial: Trial) -> None:
     """What no charged work can use now, less the headroom, in order of uncharged usage."""
     turns: Turns = {}

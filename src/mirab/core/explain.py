@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mirab.core.clearing import NoClearing
 from mirab.core.ordering import by_ratio
 from mirab.core.queues import Pending, Queue
-from mirab.core.reclaim import NoClearing
 from mirab.core.trial import Trial
 from mirab.model.reasons import (
     BlockedBehind,

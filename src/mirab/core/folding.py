@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirab.core.state import State
 
 
-# --- workloads -------------------------------------------------------------------------------------------------------
+# --- workloads ------------------------------------------------------------------------------------------------------
 def submitted(state: State, event: facts.WorkloadSubmitted) -> None:
     workload = event.workload
     if workload.id in state.pending or workload.id in state.held or f"{workload.id}.1" in state.runs:
@@ -50,6 +50,9 @@ def cancelled(state: State, event: facts.WorkloadCancelled) -> None:
     if pending is not None:
         drop_hold(state, pending)
         state.dequeue(pending)
+    for run in state.runs.values():
+        if run.workload.id == event.workload_id:
+            run.cancelled = True
 
 
 def held(state: State, event: facts.WorkloadHeld) -> None:
@@ -66,7 +69,7 @@ def released(state: State, event: facts.WorkloadReleased) -> None:
         admit(state, pending)
 
 
-# --- runs ------------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------------------------
 def run_started(state: State, event: facts.RunStarted) -> None:
     run = state.runs.get(event.run_id)
     if run is None or run.started_at is not None:
@@ -126,7 +129,11 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
     if any(run.allocation.pool == number and run.allocation.mask >> node & 1 for number, node in state.troubled):
         state.capacity_changed()
-    if event.outcome in REQUEUED and (run.workload.resume or event.outcome is Outcome.LAUNCH_FAILED):
+    if (
+        event.outcome in REQUEUED
+        and not run.cancelled
+        and (run.workload.resume or event.outcome is Outcome.LAUNCH_FAILED)
+    ):
         admit(state, Pending(run.workload, run.attempt + 1, event.at))
 
 
@@ -163,7 +170,7 @@ def refused(state: State, event: facts.ActionRefused) -> None:
                 drop_hold(state, pending)
 
 
-# --- nodes -----------------------------------------------------------------------------------------------------------
+# --- nodes ----------------------------------------------------------------------------------------------------------
 def degraded(state: State, event: facts.NodeDegraded) -> None:
     place = state.places[event.node]
     known = state.troubled.get(place)
@@ -199,7 +206,7 @@ def node_returns(state: State, place: tuple[int, int]) -> None:
     state.capacity_changed()
 
 
-# --- the portfolio plane -----------------------------------------------------------------------------------------------
+# --- the portfolio plane --------------------------------------------------------------------------------------------
 def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
     state.install(event.budgets)
     requeue_all(state)
@@ -257,7 +264,7 @@ FACTS: dict[type[Any], Callable[[State, Any], None]] = {
 }
 
 
-# --- intentions ------------------------------------------------------------------------------------------------------
+# --- intentions -----------------------------------------------------------------------------------------------------
 def start(state: State, action: plans.Start, now: Instant) -> None:
     pending = state.pending[action.workload_id]
     queue = pending.queue

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mirab.core.clearing import needed_on
 from mirab.core.placement import allocation, choose
 from mirab.core.queues import Pending, Queue
-from mirab.core.reclaim import needed_on, reason_for
+from mirab.core.reclaim import reason_for
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
@@ -26,7 +27,7 @@ from mirab.model.reasons import (
     WaitReason,
 )
 from mirab.model.resources import lowest
-from mirab.model.units import FOREVER, Instant, NodeMask, RunId
+from mirab.model.units import FOREVER, Instant, NodeMask
 
 
 def serve_holds(trial: Trial) -> None:
@@ -77,12 +78,19 @@ def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     elif hold.claim:
         last = max((run.stop_by or trial.now for run in victims), default=hold.until)
         trial.wait(pending, AwaitingVictims(last, max(1, len(victims))))
-    elif trial.now >= hold.until and any(run_id in trial.state.runs for run_id in hold.spared):
+    elif trial.now >= hold.until and _overstayed(trial, hold):
         _replace(trial, queue, pending, hold)
     elif trial.reviewing and (until := _known_until(trial, hold)) < hold.until - trial.policy.review:
         _keep(trial, queue, pending, replace(hold, until=until))
     else:
         _mind(trial, queue, pending, hold)
+
+
+def _overstayed(trial: Trial, hold: Hold) -> bool:
+    """Whether runs that may not be stopped for it are still there, though their limits are over."""
+    if trial.policy.contract:
+        return any(run_id in trial.state.runs for run_id in hold.spared)
+    return trial.banks[hold.pool].with_free(hold.slots_per_node) & hold.mask != hold.mask
 
 
 def _keep(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
@@ -93,7 +101,7 @@ def _keep(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
 
 def _mind(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     """Until T: give notice in time, wake in time, say when it will start."""
-    if trial.now >= hold.until - trial.policy.grace_max:
+    if trial.policy.contract and trial.now >= hold.until - trial.policy.grace_max:
         _stop_in_time(trial, queue, pending, hold)
     trial.wake(hold.until - trial.policy.grace_max)
     trial.wake(hold.until)
@@ -180,7 +188,7 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
         among = trial.usable[number]
         for entry in trial.kept[number]:
             among &= ~entry.mask
-        for mask in trial.fresh_masks(number):
+        for mask in trial.fresh[number]:
             among &= ~mask
         seen = _within_horizon(trial, queue, number, among).bit_count()
         best_seen = max(best_seen, seen)
@@ -199,10 +207,10 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
 def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) -> NodeMask:
     """Whole nodes that could be clear within the horizon: a bound that costs nothing per run once it is known."""
     added = max(queue.info.rates) * queue.info.commitment
+    mine = queue.user.account
     for leaf, mask in trial.pinned(number).items():
-        if mask & among and (leaf is queue.user.account or not trial.may_take(queue.user.account, leaf, added)):
-            if leaf is not queue.user.account or trial.ratio(leaf) < 1.0:
-                among &= ~mask
+        if mask & among and not (trial.ratio(leaf) >= 1.0 if leaf is mine else trial.may_take(mine, leaf, added)):
+            among &= ~mask
     return among
 
 
@@ -210,10 +218,11 @@ def _claimable(trial: Trial, queue: Queue, number: int) -> list[tuple[Instant, R
     """(when it is gone, run, whether it would be stopped for it) for all runs of a pool, latest first."""
     added = max(queue.info.rates) * queue.info.commitment
     may: dict[Account, bool] = {}
-    found = []
-    for run in trial.state.runs.values():
-        if run.allocation.pool == number:
-            found.append((*_gone_at(trial, queue, run, added, may), run))
+    found = [
+        (*_gone_at(trial, queue, run, added, may), run)
+        for run in trial.state.runs.values()
+        if run.allocation.pool == number
+    ]
     found.sort(key=lambda entry: (-entry[0], entry[2].id))
     return [(at, run, mine) for at, mine, run in found]
 
@@ -224,7 +233,8 @@ def _gone_at(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account
     if trial.policy.preemption == "budget" and _may_stop(trial, queue, run, added, may):
         grace = min(run.workload.shape.grace, trial.policy.grace_max)
         return max(trial.now, run.unprotected_at) + grace, True
-    return max(trial.now, run.limit_at()), False
+    limit_at = run.limit_at()
+    return (limit_at if limit_at > trial.now else trial.now + trial.policy.review), False
 
 
 def _may_stop(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account, bool]) -> bool:

@@ -58,8 +58,8 @@ class ShapeInfo:
         "pools",
         "queues",
         "rates",
-        "size",
         "shape",
+        "size",
         "slots",
         "widths",
     )

@@ -25,14 +25,15 @@ class Run:
         guest_until: it runs on nodes held for another, and was told that it may be sent away from then on.
         excused_until: the engine refused to stop it; it is not asked again before.
         beneficiary: the workload it was stopped for.
+        cancelled: its user wants it no more; it is not put back into the queue.
         stuck: it did not stop in time; a human was called.
     """
 
     __slots__ = (
-        "account", "allocation", "attempt", "beneficiary", "charged", "checkpoint_at", "committed_until", "excused_until",
-        "guest_until", "id",
-        "min_runtime", "protected_until", "rate", "requested_at", "reservation", "started_at", "stop_by", "stuck",
-        "suspended_at", "user", "vouched", "workload",
+        "account", "allocation", "attempt", "beneficiary", "cancelled", "charged", "checkpoint_at",
+        "committed_until", "excused_until", "guest_until", "id", "min_runtime", "protected_until", "rate",
+        "requested_at", "reservation", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
+        "workload",
     )  # fmt: skip
 
     def __init__(self, run_id: RunId, workload: Workload, attempt: int, user: User, allocation: Allocation,
@@ -55,6 +56,7 @@ class Run:
         self.guest_until: Instant = 0
         self.beneficiary: WorkloadId | None = None
         self.stuck = False
+        self.cancelled = False
         self.suspended_at: Instant | None = None
         self.checkpoint_at: Instant | None = None
         self.vouched = False

@@ -148,10 +148,16 @@ def compared(used: Charge, promised: int) -> float:
 def parting(one: Account, other: Account) -> tuple[Account, Account]:
     """The two accounts at the level where the paths part: siblings, one on each side.
 
-    Raises:
-        ValueError: one lies on the other's path.
+    What still runs for an account that has been divided since counts with its implicit child.
     """
     for mine, yours in zip(one.lineage, other.lineage, strict=False):
         if mine is not yours:
             return mine, yours
-    raise ValueError(f"{one.path} and {other.path} lie on one path")
+    if len(one.lineage) < len(other.lineage):
+        return rest_of(one), other.lineage[len(one.lineage)]
+    return one.lineage[len(other.lineage)], rest_of(other)
+
+
+def rest_of(account: Account) -> Account:
+    """The implicit child of an inner account."""
+    return next(child for child in account.children if child.path == f"{account.path}/{REST}")

@@ -239,16 +239,12 @@ class State:
             self.accounts[path].save_for_gangs = budget.save_for_gangs
             self.accounts[path].equal_users = budget.equal_users
         for path, share in wanted.items():
-            self.accounts[path].set_share(self.now, share + self.extra_share(path))
-
-    def extra_share(self, path: AccountPath) -> int:
-        """What exemptions in force add to, or a donor gives from, an account and those above it."""
-        extra = 0
-        for exemption in self.exemptions_in_force.values():
-            if exemption.kind == "extra-share":
-                extra += exemption.share * covers(path, exemption.account)
-                extra -= exemption.share * (bool(exemption.donor) and covers(path, exemption.donor))
-        return extra
+            extra = 0
+            for exemption in self.exemptions_in_force.values():
+                if exemption.kind == "extra-share":
+                    extra += _part_of(exemption.share, exemption.account, path, wanted)
+                    extra -= _part_of(exemption.share, exemption.donor, path, wanted)
+            self.accounts[path].set_share(self.now, max(0, share + extra))
 
     def info_for(self, shape: Shape, account: AccountPath) -> ShapeInfo:
         """What is known of a shape under the contract that the account has now."""
@@ -386,6 +382,15 @@ class State:
         self.window.set_capacity(self.now, self.schedulable())
         self.version += 1
         self.claims += 1
+
+
+def _part_of(share: int, taker: str, path: AccountPath, shares: dict[AccountPath, int]) -> int:
+    """What a share given to (or by) one account is for another: all of it above, in proportion below."""
+    if not taker or not (covers(path, taker) or covers(taker, path)):
+        return 0
+    if covers(path, taker):
+        return share
+    return share * shares[path] // max(1, shares[AccountPath(taker)])
 
 
 def covers(above: str, path: str) -> bool:

@@ -103,7 +103,7 @@ class NoFreeGpus:
 
 @dataclass(frozen=True, slots=True)
 class ShareSpent:
-    """Its leaf stands at `ratio` of its share; `first` at `first_ratio` goes first, and nobody may be stopped for it."""
+    """Its leaf stands at `ratio` of its share; `first` at `first_ratio` goes first; nobody may be stopped for it."""
 
     ratio: float
     first: AccountPath

@@ -1,0 +1,219 @@
+"""Where there is room, as one decision sees it: free nodes, less what is kept for others, less what it has given.
+
+Node sets are integers, so that a scratch copy of the whole cluster costs a few words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirab.core.nodes import Bank
+from mirab.core.queues import ShapeInfo
+from mirab.core.shares import Account
+from mirab.core.state import State, covers
+from mirab.model.plans import Hold
+from mirab.model.resources import Allocation
+from mirab.model.units import FOREVER, Duration, Instant, NodeMask, WorkloadId
+
+
+@dataclass(slots=True, eq=False)
+class Kept:
+    """Nodes that not everybody may use: held until an instant, claimed, or reserved for an account."""
+
+    mask: NodeMask
+    until: Instant
+    """What can be stopped by then may run here; 0 = nothing may start."""
+    holder: WorkloadId
+    account: str = ""
+    """An active reservation's: its work may start, and uncharged work of anybody."""
+    reservation_id: str | None = None
+
+
+class Space:
+    """The nodes in a decision.
+
+    Attributes:
+        news: whether anything was freed since the last decision; if not, what was blocked is blocked still.
+        fresh: by pool, the nodes on which this decision itself starts something.
+        holds: those in force, with what this decision has granted and released.
+    """
+
+    def __init__(self, state: State, now: Instant) -> None:
+        self.state = state
+        self.policy = state.policy
+        self.now = now
+        self.news = state.version != state.seen_version
+        self.usable: list[NodeMask] = list(state.usable)
+        self.banks: list[Bank] = [bank.copy() for bank in state.banks]
+        self.fresh: list[list[NodeMask]] = [[] for _ in state.banks]
+        self.holds: dict[WorkloadId, Hold] = dict(state.holds)
+        self._kept: list[list[Kept]] | None = None
+        self._wide: list[list[NodeMask] | None] = [None] * len(self.banks)
+        self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
+        self._open: dict[tuple[int, Instant], NodeMask] = {}
+
+    @property
+    def kept(self) -> list[list[Kept]]:
+        """By pool, the nodes that are not for everybody; worked out when first asked for."""
+        if self._kept is None:
+            self._kept = [[] for _ in self.banks]
+            for hold in self.state.holds.values():
+                self.keep(hold)
+            for hold in self.state.reserved.values():
+                self.keep_reserved(hold)
+        return self._kept
+
+    def keep(self, hold: Hold) -> None:
+        self.kept[hold.pool].append(Kept(hold.mask, 0 if hold.claim else self._free_by(hold), hold.workload_id))
+        self._open.clear()
+
+    def _free_by(self, hold: Hold) -> Instant:
+        """By when what starts on held nodes must be stoppable: T, and if T is far, not much later than is usual.
+
+        Limits are mostly longer than runs: the gang will often start well before a far T.
+        """
+        usual = hold.granted_at + self.policy.min_runtime_cap + self.policy.grace_max
+        soon = self.now + self.policy.urgent_minimum + self.policy.grace_max
+        return min(hold.until, max(usual, soon))
+
+    def keep_reserved(self, hold: Hold) -> None:
+        reservation = self.state.reservations.get(hold.reservation_id or "")
+        if reservation is None:
+            return
+        active = reservation.begin <= self.now
+        self.kept[hold.pool].append(
+            Kept(hold.mask, 0 if active else reservation.begin, hold.workload_id,
+                 reservation.account if active else "", reservation.id)
+        )  # fmt: skip
+
+    def release(self, workload_id: WorkloadId) -> None:
+        """Forget the nodes kept for it."""
+        for kept in self.kept:
+            kept[:] = [entry for entry in kept if entry.holder != workload_id or entry.reservation_id]
+        self.holds.pop(workload_id, None)
+        self._open.clear()
+
+    def wide(self, number: int) -> list[NodeMask]:
+        """`wide(p)[w]`: the usable nodes of pool p with at least w slots free, whoever they are kept for."""
+        masks = self._wide[number]
+        if masks is None:
+            bank, usable = self.banks[number], self.usable[number]
+            masks = [0] * (bank.slots + 2)
+            for level in range(bank.slots, -1, -1):
+                masks[level] = masks[level + 1] | bank.free[level] & usable
+            self._wide[number] = masks
+        return masks
+
+    def horizon(self) -> Instant:
+        """How far ahead nodes may be held: without a contract as far as limits are known."""
+        if not self.policy.contract:
+            return FOREVER - 1
+        return self.now + max(self.policy.hold_horizon, self.policy.min_runtime_cap + self.policy.grace_max)
+
+    def pinned(self, number: int) -> dict[Account, NodeMask]:
+        """By leaf, the nodes that its charged runs keep beyond the horizon unless they may be stopped."""
+        masks = self._pinned[number]
+        if masks is None:
+            masks, horizon = {}, self.horizon()
+            for run in self.state.runs.values():
+                if run.allocation.pool == number and run.charged and run.stop_by is None and run.limit_at() > horizon:
+                    masks[run.account] = masks.get(run.account, 0) | run.allocation.mask
+            self._pinned[number] = masks
+        return masks
+
+    def forget_open_nodes(self) -> None:
+        """What was kept has changed."""
+        self._open.clear()
+
+    def node_returns(self, place: tuple[int, int]) -> None:
+        """An undone drain: the node takes work in this very decision."""
+        self.usable[place[0]] |= 1 << place[1]
+        self._wide[place[0]] = None
+        self._open.clear()
+        self.news = True
+
+    def gone_by(self, info: ShapeInfo) -> Instant:
+        """When a run of this shape that starts now can be made to have left."""
+        shape = info.shape
+        if self.policy.backfill == "limit":
+            return FOREVER if shape.time_limit is None else self.now + shape.time_limit
+        return self.now + info.min_runtime + min(shape.grace, self.policy.grace_max)
+
+    def open_nodes(self, number: int, info: ShapeInfo, account: Account, delay: Duration = 0) -> NodeMask:
+        """Usable nodes on which work of this shape and account may start now, or after a delay."""
+        kept = self.kept[number]
+        if not kept:
+            return self.usable[number]
+        mask = self._open_until(number, self.gone_by(info) + delay)
+        for entry in kept:
+            if entry.account and self._welcome(entry, info, account):
+                mask |= entry.mask & self.usable[number]
+        return mask
+
+    def _open_until(self, number: int, gone: Instant) -> NodeMask:
+        """Usable nodes that are kept for nobody before that instant."""
+        mask = self._open.get((number, gone))
+        if mask is None:
+            mask = self.usable[number]
+            for entry in self.kept[number]:
+                if entry.until < gone:
+                    mask &= ~entry.mask
+            self._open[number, gone] = mask
+        return mask
+
+    def _welcome(self, entry: Kept, info: ShapeInfo, account: Account) -> bool:
+        return not info.charged or covers(entry.account, account.path)
+
+    def waiting_shapes(self) -> list[ShapeInfo]:
+        return [info for infos in self.state.waiting_sizes.values() for info in infos]
+
+    def roomy_shapes(self) -> list[ShapeInfo]:
+        """The waiting shapes for which enough nodes seem to be free; `place` knows for sure."""
+        certain: list[list[int]] = []
+        possible: list[list[int]] = []
+        for number, kept in enumerate(self.kept):
+            masks, hidden = self.wide(number), 0
+            possible.append([mask.bit_count() for mask in masks])
+            for entry in kept:
+                hidden |= entry.mask
+            certain.append([(mask & ~hidden).bit_count() for mask in masks] if hidden else possible[-1])
+        found: list[ShapeInfo] = []
+        for (pairs, nodes), infos in self.state.waiting_sizes.items():
+            if any(nodes <= certain[number][width] for number, width in pairs):
+                found += infos
+            elif any(nodes <= possible[number][width] for number, width in pairs):
+                found += [info for info in infos if self._enters(info)]
+        return found
+
+    def _enters(self, info: ShapeInfo) -> bool:
+        """Whether nodes that are kept for others let the shape in."""
+        gone, nodes = self.gone_by(info), info.shape.nodes
+        for number, width in info.pairs:
+            mask = self._open_until(number, gone)
+            for entry in self.kept[number]:
+                if entry.account:
+                    mask |= entry.mask
+            if (mask & self.wide(number)[width]).bit_count() >= nodes:
+                return True
+        return False
+
+    def take(self, given: Allocation) -> None:
+        """Book free slots for something that this decision starts."""
+        self.banks[given.pool].take(given)
+        self._wide[given.pool] = None
+        self.fresh[given.pool].append(given.mask)
+
+    def headroom(self) -> int:
+        """Slots that uncharged work leaves free."""
+        return self.state.cluster.slots * self.policy.headroom // 1000
+
+    def gpus_free(self) -> int:
+        """Free slots on usable nodes."""
+        return sum(bank.free_slots(usable) for bank, usable in zip(self.banks, self.usable, strict=True))
+
+    def kept_entry(self, number: int, mask: NodeMask) -> Kept | None:
+        """Whose kept nodes these are, if anybody's."""
+        for entry in self.kept[number]:
+            if entry.mask & mask:
+                return entry
+        return None

@@ -1,0 +1,111 @@
+"""Who stands where, as one decision sees it: ratios from the meters, grown by what it has given away so far."""
+
+from __future__ import annotations
+
+from mirab.core.queues import User
+from mirab.core.shares import Account, compared, parting
+from mirab.core.state import State
+from mirab.model.units import Charge, Instant
+
+
+class Standings:
+    """Ratios and usages in a decision, each worked out once and kept up to date."""
+
+    def __init__(self, state: State, now: Instant) -> None:
+        self.state = state
+        self.policy = state.policy
+        self.now = now
+        self.given_uncharged: dict[Account, Charge] = {}
+        self._weighed: dict[Account, tuple[Charge, int]] = {}
+        self._ratios: dict[Account, float] = {}
+        self._uncharged_ratios: dict[Account, float] = {}
+        self._user_usage: dict[User, Charge] = {}
+        self._all_used: Charge | None = None
+        self._first: Account | None = None
+        self._first_known = False
+
+    def weigh(self, account: Account) -> tuple[Charge, int]:
+        """(U + K with what this decision has added, E in parts of `WHOLE`)."""
+        weighed = self._weighed.get(account)
+        if weighed is None:
+            used = account.used(self.now)
+            if self.policy.order == "fair-tree":
+                weighed = used, account.share * max(1, self._total_used())
+            else:
+                weighed = used + account.committed(self.now), account.promised(self.now)
+            self._weighed[account] = weighed
+        return weighed
+
+    def _total_used(self) -> Charge:
+        """Decayed usage of all: Fair Tree compares shares of what was used with shares of what was promised."""
+        if self._all_used is None:
+            self._all_used = sum(account.used(self.now) for account in self.state.roots)
+        return self._all_used
+
+    def ratio(self, account: Account, added: Charge = 0) -> float:
+        """(U + K) / E as this decision has made it, with `added` more."""
+        if added:
+            used, promised = self.weigh(account)
+            return compared(used + added, promised)
+        ratio = self._ratios.get(account)
+        if ratio is None:
+            ratio = self._ratios[account] = compared(*self.weigh(account))
+        return ratio
+
+    def may_take(self, mine: Account, theirs: Account, added: Charge) -> bool:
+        """Whether runs of leaf `theirs` past their minimum may make room for `added` more of leaf `mine`.
+
+        Theirs is not below its share, and where the paths part the ratios differ by more than the margin.
+        """
+        if self.ratio(theirs) < 1.0 or self.weigh(mine)[1] <= 0:
+            return False
+        ours, against = parting(mine, theirs)
+        return self.ratio(ours, added) * (1000 + self.policy.margin) <= self.ratio(against) * 1000
+
+    def sides(self, mine: Account, theirs: Account) -> tuple[Account, Account]:
+        """Whose ratios are compared: the two accounts where the paths part."""
+        return parting(mine, theirs)
+
+    def first_leaf(self) -> Account | None:
+        """The leaf with waiting charged work that goes first as this decision began."""
+        if not self._first_known:
+            self._first_known = True
+            for account in self.state.accounts.values():
+                if (
+                    account.waiting
+                    and account.leaf
+                    and (self._first is None or self.standing(account) < self.standing(self._first))
+                ):
+                    self._first = account
+        return self._first
+
+    def standing(self, leaf: Account) -> tuple[bool, float]:
+        ratio = self.ratio(leaf)
+        return ratio >= 1.0, ratio
+
+    def user_usage(self, user: User) -> Charge:
+        used = self._user_usage.get(user)
+        if used is None:
+            used = self._user_usage[user] = self.state.user_usage(user, self.now)
+        return used
+
+    def uncharged_ratio(self, account: Account) -> float:
+        """Uncharged usage over entitlement, with what this decision has given."""
+        ratio = self._uncharged_ratios.get(account)
+        if ratio is None:
+            used = account.uncharged.between(self.now - self.policy.window, self.now)
+            ratio = compared(used + self.given_uncharged.get(account, 0), account.promised(self.now))
+            self._uncharged_ratios[account] = ratio
+        return ratio
+
+    def add_uncharged(self, leaf: Account, amount: Charge) -> None:
+        for account in leaf.lineage:
+            self.given_uncharged[account] = self.given_uncharged.get(account, 0) + amount
+            self._uncharged_ratios.pop(account, None)
+
+    def add_commitment(self, user: User, amount: Charge) -> None:
+        for account in user.account.lineage:
+            used, promised = self.weigh(account)
+            self._weighed[account] = used + amount, promised
+            self._ratios.pop(account, None)
+        self._user_usage[user] = self.user_usage(user) + amount

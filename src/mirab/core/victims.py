@@ -1,0 +1,150 @@
+"""Whose runs may be stopped for whom.
+
+A run may be stopped for a workload only if its minimum is over, and it is uncharged or the accounts' ratios say so
+(`Trial.may_take`; inside one leaf the same between two users).
+"""
+
+from __future__ import annotations
+
+from mirab.core.queues import Pending, Queue, ShapeInfo
+from mirab.core.runs import Run
+from mirab.core.shares import Account
+from mirab.core.trial import Trial
+from mirab.model.resources import nodes_of
+from mirab.model.units import Charge
+
+
+class Reach:
+    """How much stopping every run of a set could make room for: a bound that spares most searches.
+
+    `whole[p]`: nodes of pool p that would be clear, `added[p]` those of them that are not now; `part[p]`: most slots
+    that would be free on one node.
+    """
+
+    __slots__ = ("added", "part", "whole")
+
+    def __init__(self, trial: Trial, runs: list[Run]) -> None:
+        self.whole: list[int] = []
+        self.part: list[int] = []
+        self.added: list[int] = []
+        for number, bank in enumerate(trial.banks):
+            usable = trial.usable[number]
+            for entry in trial.kept[number]:
+                if not entry.until and not entry.account:
+                    usable &= ~entry.mask
+            mine = [run.allocation for run in runs if run.allocation.pool == number]
+            touched, freed = 0, dict[int, int]()
+            for given in mine:
+                touched |= given.mask
+                if given.slots_per_node < bank.slots:
+                    for node in nodes_of(given.mask):
+                        freed[node] = freed.get(node, 0) + given.slots_per_node
+            clear = bank.free[bank.slots] | touched
+            clear ^= sum(1 << node for node, slots in freed.items() if slots + bank.level(node) < bank.slots)
+            self.whole.append((clear & usable).bit_count())
+            self.added.append((clear & usable & ~bank.free[bank.slots]).bit_count())
+            best = max((slots + bank.level(node) for node, slots in freed.items() if usable >> node & 1), default=0)
+            self.part.append(bank.slots if self.whole[-1] else best)
+
+    def suffices(self, info: ShapeInfo) -> bool:
+        """Whether it is worth looking for victims for the shape."""
+        return any(
+            info.shape.nodes <= self.whole[number] or (info.shape.nodes == 1 and width <= self.part[number])
+            for number, width in info.pairs
+        )
+
+
+def survey_due(trial: Trial) -> bool:
+    """Whether this decision has to ask again, for all that waits, whose runs might be stopped.
+
+    It must if something happened that opens new claims, if the minimum of a run has ended that somebody may take, and
+    after `Policy.review`, since standings drift with time.
+    """
+    state = trial.state
+    if state.claims != state.seen_claims or trial.reviewing:
+        return True
+    return any(
+        run.charged and run.account.exposed and trial.ratio(run.account) >= 1.0 and _wanted(trial, run.account)
+        for run in state.newly_exposed
+    )
+
+
+def _wanted(trial: Trial, leaf: Account) -> bool:
+    """Whether an account with waiting work stands so far below that it may take runs of the leaf."""
+    for account in leaf.lineage:
+        siblings = account.parent.children if account.parent else trial.state.roots
+        bound = trial.ratio(account) * 1000
+        for other in siblings:
+            if other is not account and other.waiting and trial.ratio(other) * (1000 + trial.policy.margin) <= bound:
+                return True
+    return leaf.waiting > 0
+
+
+def claimants(trial: Trial) -> dict[Account, Reach]:
+    """Leaves whose waiting work might stop somebody's run, and how far it would reach."""
+    state = trial.state
+    waiting = [account for account in state.accounts.values() if account.waiting and account.leaf]
+    if trial.policy.preemption == "priority":
+        reach = Reach(trial, _unprotected(trial))
+        return dict.fromkeys(waiting, reach)
+    reaches: dict[tuple[Account, ...], Reach] = {}
+    found: dict[Account, Reach] = {}
+    common = [*state.orphans.values(), *state.uncharged_runs.values()]
+    if not common and not state.exposed_leaves:
+        return found
+    for leaf in waiting:
+        givers = tuple(
+            other
+            for other in state.exposed_leaves
+            if (trial.ratio(other) >= 1.0 if other is leaf else trial.may_take(leaf, other, 0))
+        )
+        if givers or common:
+            if givers not in reaches:
+                reaches[givers] = Reach(trial, [*common, *(run for each in givers for run in each.exposed.values())])
+            found[leaf] = reaches[givers]
+    return found
+
+
+def _unprotected(trial: Trial) -> list[Run]:
+    state = trial.state
+    return [*state.uncharged_runs.values(), *(run for leaf in state.exposed_leaves for run in leaf.exposed.values())]
+
+
+def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
+    """Runs past their minimum that may be stopped for the workload, in a stable order."""
+    if trial.policy.preemption == "priority":
+        return _of_lower_priority(trial, pending)
+    if not queue.info.charged:
+        return []
+    state, user = trial.state, queue.user
+    added = max(queue.info.rates) * queue.info.commitment
+    found = [run for run in state.orphans.values() if not run.stuck]
+    found += [run for run in state.uncharged_runs.values() if run.id not in trial.stopped]
+    for leaf in state.exposed_leaves:
+        if state.exemptions_in_force and state.guaranteed(leaf.path):
+            continue
+        if leaf is user.account:
+            candidates = _of_other_users(trial, queue, added)
+        elif trial.may_take(user.account, leaf, added):
+            candidates = list(leaf.exposed.values())
+        else:
+            continue
+        found += [run for run in candidates if run.id not in trial.stopped and run.reservation is None]
+    return found
+
+
+def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
+    """Inside one leaf: of users whose U + K exceeds this one's, with the commitment added, by the margin."""
+    leaf, mine = queue.user.account, queue.user
+    if trial.ratio(leaf) < 1.0:
+        return []
+    bound = (trial.user_usage(mine) + added) * (1000 + trial.policy.margin)
+    return [run for run in leaf.exposed.values() if run.user is not mine and bound <= trial.user_usage(run.user) * 1000]
+
+
+def _of_lower_priority(trial: Trial, pending: Pending) -> list[Run]:
+    return [
+        run
+        for run in _unprotected(trial)
+        if run.workload.priority < pending.workload.priority and run.id not in trial.stopped
+    ]
