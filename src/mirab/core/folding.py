@@ -209,7 +209,34 @@ def node_returns(state: State, place: tuple[int, int]) -> None:
 # --- the portfolio plane --------------------------------------------------------------------------------------------
 def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
     state.install(event.budgets)
+    for run in state.runs.values():
+        if not run.account.leaf:
+            rehome(state, run)
     requeue_all(state)
+
+
+def rehome(state: State, run: Run) -> None:
+    """Its account has been divided: from now on it belongs to what the parts leave; what it used stays where it was."""
+    rest = state.leaf_for(run.account.path)
+    if rest is None:
+        return
+    exposed = run.id in run.account.exposed
+    state.cover(run)
+    started = run.started_at is not None
+    if started:
+        state.meter_user(run, -1)
+    old, run.account = run.user, rest
+    run.user = state.user_of(rest, run.workload.user)
+    if started:
+        state.meter_account(run, rest, +1)
+        state.meter_user(run, +1)
+    if run.committed_until:
+        rest.commitment.add(run.rate, run.committed_until)
+        old.commitment.add(-run.rate, run.committed_until)
+        run.user.commitment.add(run.rate, run.committed_until)
+    rest.running_slots += run.allocation.slots
+    if exposed:
+        state.expose(run)
 
 
 def requeue_all(state: State) -> None:

@@ -351,15 +351,25 @@ class State:
 
     def meter(self, run: Run, sign: int) -> None:
         """Start (+1) or stop (-1) charging it."""
+        for account in run.account.lineage:
+            self.meter_account(run, account, sign)
+        self.meter_user(run, sign)
+
+    def meter_account(self, run: Run, account: Account, sign: int) -> None:
         if run.charged:
-            for account in run.account.lineage:
-                account.usage.change_rate(self.now, sign * run.rate)
+            account.usage.change_rate(self.now, sign * run.rate)
+        else:
+            account.uncharged.change_rate(self.now, sign * self.uncharged_rate(run))
+
+    def meter_user(self, run: Run, sign: int) -> None:
+        if run.charged:
             run.user.usage.change_rate(self.now, sign * run.rate)
         else:
-            rate = sign * run.allocation.slots * self.cluster.pools[run.allocation.pool].weight
-            for account in run.account.lineage:
-                account.uncharged.change_rate(self.now, rate)
-            run.user.uncharged.change_rate(self.now, rate)
+            run.user.uncharged.change_rate(self.now, sign * self.uncharged_rate(run))
+
+    def uncharged_rate(self, run: Run) -> ChargeRate:
+        """What a run under no minimum would be charged, for the order among its like."""
+        return run.allocation.slots * self.cluster.pools[run.allocation.pool].weight
 
     def charge_reservation(self, reservation_id: str, sign: int) -> None:
         """Charge its account for it from its begin to its end, used or not."""
