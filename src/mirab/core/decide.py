@@ -166,14 +166,16 @@ def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, _Line], K
                 strict: bool = False) -> None:  # fmt: skip
     """Always the first leaf, and its first queue; standing is compared anew after each start.
 
-    Starting work can only worsen a standing, so a heap whose entries are checked as they surface is enough.
+    Starting work can only worsen a standing, so a heap whose entries are checked as they surface is enough. Once
+    there is no room left for any of the queues that came for room, only the others are asked.
     """
+    sizes = dict.fromkeys(queue.info.size for queues in turns.values() for queue, news in queues.items() if not news)
+    room = True
     lines: dict[Account, _Line] = {}
     order: list[tuple[Key, str, Account]] = []
     for leaf, queues in turns.items():
-        line = [(queue_key(trial, queue), queue) for queue in queues if trial.head(queue) is not None]
+        line = _line(trial, queues, room)
         if line:
-            heapify(line)
             lines[leaf] = line
             order.append((key_of(leaf, line), leaf.path, leaf))
     heapify(order)
@@ -191,10 +193,26 @@ def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, _Line], K
             turns[leaf][queue] = True
             if trial.head(queue) is not None:
                 heappush(line, (queue_key(trial, queue), queue))
+            if room and not any(trial.has_room(size) for size in sizes):
+                room = False
+                lines = {each: [pair for pair in rest if turns[each][pair[1]]] for each, rest in lines.items()}
+                for rest in lines.values():
+                    heapify(rest)
+                line = lines[leaf]
         elif strict:
             return
         if line:
             heappush(order, (key_of(leaf, line), path, leaf))
+
+
+def _line(trial: Trial, queues: dict[Queue, bool], room: bool) -> _Line:
+    line = [
+        (queue_key(trial, queue), queue)
+        for queue, news in queues.items()
+        if (room or news) and trial.head(queue) is not None
+    ]
+    heapify(line)
+    return line
 
 
 def _first(trial: Trial, line: _Line) -> Queue | None:
@@ -304,13 +322,9 @@ def _serve_uncharged(trial: Trial) -> None:
     _take_turns(trial, turns, lambda leaf, _: by_uncharged_usage(trial, leaf), _serve_one_uncharged)
 
 
-def _still_room(trial: Trial, queue: Queue) -> bool:
-    return any(trial.wide(number)[width].bit_count() >= queue.info.shape.nodes for number, width in queue.info.pairs)
-
-
 def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
     pending = trial.head(queue)
-    if pending is None or not (news or _still_room(trial, queue) or _needs_reason(trial, queue)):
+    if pending is None or not (news or trial.has_room(queue.info.size) or _needs_reason(trial, queue)):
         return False
     leaf, info = queue.user.account, queue.info
     headroom, free = trial.headroom(), trial.gpus_free()

@@ -57,11 +57,14 @@ def _quiet(trial: Trial, pending: Pending, hold: Hold) -> bool:
 def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> bool:
     """Its own nodes, with whatever else is open to it, may be enough before T."""
     shape, bank = queue.info.shape, trial.banks[hold.pool]
-    own = bank.with_free(hold.slots_per_node) & hold.mask
+    free = trial.wide(hold.pool)[hold.slots_per_node]
+    own = free & hold.mask
     if own != hold.mask:
-        if hold.claim or not trial.policy.contract:
+        if hold.claim or not trial.policy.contract or free.bit_count() < shape.nodes:
             return False
-        own |= trial.open_nodes(hold.pool, queue.info, queue.user.account)
+        own |= free & trial.open_nodes(hold.pool, queue.info, queue.user.account)
+        if own.bit_count() < shape.nodes:
+            return False
     mask = choose(bank, own, shape, hold.slots_per_node)
     if not mask:
         return False

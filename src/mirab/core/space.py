@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirab.core.nodes import Bank
-from mirab.core.queues import ShapeInfo
+from mirab.core.queues import ShapeInfo, Size
 from mirab.core.shares import Account
 from mirab.core.state import State, covers
 from mirab.model.plans import Hold
@@ -163,6 +163,11 @@ class Space:
 
     def _welcome(self, entry: Kept, info: ShapeInfo, account: Account) -> bool:
         return not info.charged or covers(entry.account, account.path)
+
+    def has_room(self, size: Size) -> bool:
+        """Whether as many nodes have as many slots free, whoever they are kept for."""
+        pairs, nodes = size
+        return any(self.wide(number)[width].bit_count() >= nodes for number, width in pairs)
 
     def waiting_shapes(self) -> list[ShapeInfo]:
         return [info for infos in self.state.waiting_sizes.values() for info in infos]
