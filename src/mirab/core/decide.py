@@ -136,11 +136,14 @@ def _join_roomy(turns: Turns, info: ShapeInfo) -> None:
 def _join_claimants(trial: Trial, turns: Turns) -> None:
     """Queues that may stop somebody's run, and gangs whose time it is to ask for a hold."""
     contract = trial.policy.contract
-    for leaf, reach in claimants(trial).items() if trial.policy.preemption != "none" else ():
-        for user in leaf.users.values():
-            for queue in user.queues.values():
-                if (queue.info.charged or not contract) and not queue.info.gang and reach.suffices(queue.info):
-                    _join(turns, queue)
+    reaches = claimants(trial) if trial.policy.preemption != "none" else {}
+    for size, infos in trial.state.waiting_sizes.items() if reaches else ():
+        able = [leaf.path for leaf, reach in reaches.items() if reach.suffices(size)]
+        for info in infos if able else ():
+            if (info.charged or not contract) and not info.gang:
+                for path in able:
+                    for queue in info.queues.get(path, {}).values():
+                        _join(turns, queue)
     for queue in trial.state.gangs:
         if (queue.info.charged or not contract) and _may_hold(trial, queue):
             _join(turns, queue)

@@ -39,7 +39,7 @@ def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoCleari
 def _search(trial: Trial, queue: Queue, found: list[Run], reach: Reach) -> Clearing | NoClearing:
     info, now, grace = queue.info, trial.now, trial.policy.checkpoint_grace
     nodes = max((reach.added[number] for number in info.pools), default=0)
-    if not reach.suffices(info):
+    if not reach.suffices(info.size):
         return NoClearing(len(found), nodes)
     urgent = info.min_runtime <= trial.policy.urgent_minimum
     ripe = found if urgent else [run for run in found if run.ripe_at(now, grace) <= now]

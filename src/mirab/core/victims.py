@@ -6,7 +6,7 @@ A run may be stopped for a workload only if its minimum is over, and it is uncha
 
 from __future__ import annotations
 
-from mirab.core.queues import Pending, Queue, ShapeInfo
+from mirab.core.queues import Pending, Queue, Size
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
@@ -46,11 +46,11 @@ class Reach:
             best = max((slots + bank.level(node) for node, slots in freed.items() if usable >> node & 1), default=0)
             self.part.append(bank.slots if self.whole[-1] else best)
 
-    def suffices(self, info: ShapeInfo) -> bool:
-        """Whether it is worth looking for victims for the shape."""
+    def suffices(self, size: Size) -> bool:
+        """Whether it is worth looking for victims for work of that size."""
+        pairs, nodes = size
         return any(
-            info.shape.nodes <= self.whole[number] or (info.shape.nodes == 1 and width <= self.part[number])
-            for number, width in info.pairs
+            nodes <= self.whole[number] or (nodes == 1 and width <= self.part[number]) for number, width in pairs
         )
 
 
@@ -90,14 +90,11 @@ def claimants(trial: Trial) -> dict[Account, Reach]:
     reaches: dict[tuple[Account, ...], Reach] = {}
     found: dict[Account, Reach] = {}
     common = [*state.orphans.values(), *state.uncharged_runs.values()]
-    if not common and not state.exposed_leaves:
+    above = [leaf for leaf in state.exposed_leaves if trial.ratio(leaf) >= 1.0]
+    if not common and not above:
         return found
     for leaf in waiting:
-        givers = tuple(
-            other
-            for other in state.exposed_leaves
-            if (trial.ratio(other) >= 1.0 if other is leaf else trial.may_take(leaf, other, 0))
-        )
+        givers = tuple(other for other in above if other is leaf or trial.may_take(leaf, other, 0))
         if givers or common:
             if givers not in reaches:
                 reaches[givers] = Reach(trial, [*common, *(run for each in givers for run in each.exposed.values())])
