@@ -47,7 +47,7 @@ def test_the_policy_of_the_cluster_file_holds_unless_another_is_named(mirab: Mir
     cluster.write_text(cluster.read_text(encoding="utf-8") + "policy: {base: fifo, name: ours}\n", encoding="utf-8")
     used = ["sim", log, "--cluster", cluster, "--json", "-"]
     assert json.loads(mirab(*used).out)["policy"]["name"] == "ours"
-    assert json.loads(mirab(*used, "--policy", "quota").out)["policy"]["name"] == "quota"
+    assert json.loads(mirab(*used, "--policy", "priority").out)["policy"]["name"] == "priority"
 
 
 def test_what_was_inferred_can_be_written_and_given_back(mirab: Mirab, log: Path, tmp_path: Path) -> None:
@@ -71,11 +71,13 @@ def test_the_same_input_gives_the_same_bytes(mirab: Mirab, log: Path, cluster: P
 
 
 def test_compare_puts_policies_side_by_side(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
-    said = mirab("compare", log, "--cluster", cluster, "--policies", "budget,fifo,quota", "--json", tmp_path / "c.json")
+    said = mirab(
+        "compare", log, "--cluster", cluster, "--policies", "budget,fifo,fair-tree", "--json", tmp_path / "c.json"
+    )
     assert said.code == 0
-    assert all(name in said.out for name in ("budget", "fifo", "quota"))
+    assert all(name in said.out for name in ("budget", "fifo", "fair-tree"))
     reports = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))["reports"]
-    assert [report["policy"]["name"] for report in reports] == ["budget", "fifo", "quota"]
+    assert [report["policy"]["name"] for report in reports] == ["budget", "fifo", "fair-tree"]
 
 
 def test_compare_wants_different_policies(mirab: Mirab, log: Path) -> None:

@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Put the jobs of LOG through the scheduler, and report who was owed what and who got it.
 
-    LOG is a file of jobs (or HTCondor's folder of them) in any known form, gzip or not: Slurm's sacct, SWF, Philly, Helios, Acme, Alibaba 2023,
-    HTCondor history, or mirab's own CSV.
+    LOG is a file of jobs in any known form, gzip or not: Slurm's sacct, SWF, Philly, Helios, Acme, Alibaba 2023,
+    HTCondor history (or a folder of it), or mirab's own CSV.
     """
     from mirab.cli.inputs import choose_policy, instant, load_trace, policy_of_cluster
     from mirab.cli.replaying import measured
