@@ -68,6 +68,7 @@ class Audit:
         self.runs: dict[RunId, Seen] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
         self.waiting: set[WorkloadId] = set()
+        self.cancelled: set[WorkloadId] = set()
         self.judged: set[WorkloadId] = set()
         self.holds: dict[WorkloadId, Hold] = {}
         self.sick: set[NodeName] = set()
@@ -115,6 +116,7 @@ class Audit:
             self.waiting.add(fact.workload.id)
         elif isinstance(fact, WorkloadCancelled):
             self.waiting.discard(fact.workload_id)
+            self.cancelled.add(fact.workload_id)
             self.holds.pop(fact.workload_id, None)
         elif isinstance(fact, BudgetsChanged):
             self.saving |= {path for path, budget, _ in fact.budgets.walk() if budget.save_for_gangs}
@@ -147,7 +149,7 @@ class Audit:
     def _gone(self, run_id: RunId, outcome: str) -> None:
         run = self.runs.pop(run_id)
         again = outcome == "LAUNCH_FAILED" or (outcome in ("PREEMPTED", "NODE_FAIL") and run.workload.resume)
-        if again:
+        if again and run.workload.id not in self.cancelled:
             self.waiting.add(run.workload.id)
 
     # --- decisions

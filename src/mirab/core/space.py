@@ -145,9 +145,14 @@ class Space:
         if not kept:
             return self.usable[number]
         mask = self._open_until(number, self.gone_by(info) + delay)
-        for entry in kept:
-            if entry.account and self._welcome(entry, info, account):
+        welcome = [entry for entry in kept if entry.account and self._welcome(entry, info, account)]
+        if welcome:
+            gone = self.gone_by(info) + delay
+            for entry in welcome:
                 mask |= entry.mask & self.usable[number]
+            for entry in kept:
+                if entry not in welcome and entry.until < gone:
+                    mask &= ~entry.mask
         return mask
 
     def _open_until(self, number: int, gone: Instant) -> NodeMask:
