@@ -12,7 +12,15 @@ from mirab.core.runs import Run
 from mirab.model import events as facts
 from mirab.model import plans
 from mirab.model.events import REQUEUED, Outcome
-from mirab.model.reasons import AwaitingCheckpoint, OnHeldNodes, PreemptedFor, Reserved, StartTimedOut
+from mirab.model.reasons import (
+    AwaitingCheckpoint,
+    DrainedFrom,
+    OnHeldNodes,
+    PreemptedFor,
+    ReservationBegins,
+    Reserved,
+    StartTimedOut,
+)
 from mirab.model.units import FOREVER, Instant
 
 if TYPE_CHECKING:
@@ -321,7 +329,7 @@ def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
     run.stop_by = now + action.grace
     state.cover(run)
     state.orphans.pop(run.id, None)
-    if isinstance(action.reason, StartTimedOut):
+    if isinstance(action.reason, DrainedFrom | ReservationBegins | StartTimedOut):
         state.orphans[run.id] = run
     if isinstance(action.reason, PreemptedFor):
         run.beneficiary = action.reason.beneficiary

@@ -73,7 +73,7 @@ class Space:
         Limits are mostly longer than runs: the gang will often start well before a far T.
         """
         usual = hold.granted_at + self.policy.min_runtime_cap + self.policy.grace_max
-        soon = self.now + self.policy.urgent_minimum + self.policy.grace_max
+        soon = self.now + max(self.policy.urgent_minimum, self.policy.guest_minimum) + self.policy.grace_max
         return min(hold.until, max(usual, soon))
 
     def keep_reserved(self, hold: Hold) -> None:
@@ -137,7 +137,8 @@ class Space:
         shape = info.shape
         if self.policy.backfill == "limit":
             return FOREVER if shape.time_limit is None else self.now + shape.time_limit
-        return self.now + info.min_runtime + min(shape.grace, self.policy.grace_max)
+        stay = max(info.min_runtime, self.policy.guest_minimum)
+        return self.now + stay + min(shape.grace, self.policy.grace_max)
 
     def open_nodes(self, number: int, info: ShapeInfo, account: Account, delay: Duration = 0) -> NodeMask:
         """Usable nodes on which work of this shape and account may start now, or after a delay."""

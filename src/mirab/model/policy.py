@@ -36,6 +36,7 @@ class Policy:
         checkpoint_grace: how long after a checkpoint a victim counts as just checkpointed.
         claimed_loss_cap: the most lost work a run can claim for itself when victims are chosen.
         holds_max: holds at a time in all.
+        guest_minimum: what starts on held nodes must have at least so long until they are due, else it is not worth it.
         holds_per_leaf: holds at a time for one leaf account.
         hold_horizon: how far ahead nodes may be held on the word of time limits; 0 = cap plus grace, within which all
             minimums end.
@@ -74,6 +75,7 @@ class Policy:
     hold_review: Duration = 15 * MINUTE
     hold_horizon: Duration = 0
     holds_per_leaf: int = 1
+    guest_minimum: Duration = 20 * MINUTE
     start_timeout: Duration = 10 * MINUTE
     stop_timeout: Duration = 5 * MINUTE
     grace_max: Duration = 10 * MINUTE

@@ -84,6 +84,8 @@ def _on_held_nodes(reason: why.OnHeldNodes, names: Names) -> str:
 
 @_tells(why.VictimsGone)
 def _victims_gone(reason: why.VictimsGone, names: Names) -> str:
+    if not reason.victims:
+        return "runs that were leaving anyway made room for it and are gone"
     return f"{plural(reason.victims, 'run')} made room for it and {'is' if reason.victims == 1 else 'are'} gone"
 
 
