@@ -199,11 +199,8 @@ def _leaving(trial: Trial, number: int, node: int) -> int:
     """Slots of the node that runs which were told to stop will free."""
     return sum(
         run.allocation.slots_per_node
-        for run in trial.state.runs.values()
-        if run.allocation.pool == number
-        and run.allocation.mask >> node & 1
-        and not run.stuck
-        and (run.stopping or run.id in trial.stopped)
+        for run in trial.going()
+        if run.allocation.pool == number and run.allocation.mask >> node & 1 and not run.stuck
     )
 
 

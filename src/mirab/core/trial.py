@@ -60,6 +60,7 @@ class Trial(Space, Standings):
         self.waiting: list[Waiting] = []
         self.started: dict[WorkloadId, None] = {}
         self.stopped: dict[RunId, None] = {}
+        self._going: list[Run] | None = None
         self.taken: dict[Queue, int] = {}
         self.hold_of: dict[Account, list[WorkloadId]] = {}
         self.given_slots: dict[Account, int] = {}
@@ -106,11 +107,20 @@ class Trial(Space, Standings):
             return bound
         return minimum
 
+    def going(self) -> list[Run]:
+        """Runs that were told to stop, before this decision or in it."""
+        if self._going is None:
+            runs = self.state.runs.values()
+            self._going = [run for run in runs if run.stopping or run.id in self.stopped]
+        return self._going
+
     def stop(self, run: Run, reason: StopReason) -> Instant:
         """Tell the run to go; returns when it should be gone."""
         grace = min(run.workload.shape.grace, self.policy.grace_max)
         self.actions.append(Preempt(run.id, grace, reason))
         self.stopped[run.id] = None
+        if self._going is not None:
+            self._going.append(run)
         self.wake(self.now + grace + self.policy.stop_timeout)
         return self.now + grace
 
