@@ -2,8 +2,8 @@
 
     python -m bench.decision [--nodes 1024] [--waiting 10000] [--decisions 1000]
 
-A synthetic log with far too much load is replayed until so many wait; from then on each `decide(state, now)` of the
-replay is timed while as many wait.
+Far more work than the cluster holds comes within an hour. From when so many wait, each `decide(state, now)` of the
+replay is timed, while that many wait.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Decisions:
 
 def measure(nodes: int, waiting: int, decisions: int) -> Decisions:
     """Raises RuntimeError: the log ended before so many waited for so long."""
-    trace = synthesize(SynthOptions(nodes=nodes, days=3, load=6.0, troubles=False))
+    count = waiting * 3 // 2
+    trace = synthesize(SynthOptions(nodes=nodes, workloads=count, load=count / (nodes * 0.35), troubles=False))
     policy = Policy()
     clock = SimClock()
     world = SimBackend(trace, clock)
