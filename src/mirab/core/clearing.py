@@ -13,7 +13,7 @@ from mirab.core.runs import Run
 from mirab.core.trial import Trial
 from mirab.model.plans import Hold
 from mirab.model.resources import nodes_of
-from mirab.model.units import Charge, Instant, NodeMask, RunId
+from mirab.model.units import Charge, Duration, Instant, NodeMask, RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,11 @@ def _cheapest_first(trial: Trial, runs: list[Run]) -> list[Run]:
             total = per_node.setdefault(mask, [0, 0, 0])
             total[0] += losses[run.id]
             total[1] += run.allocation.slots
-            total[2] |= run.charged
+            total[2] |= _charged_victim(run)
 
     def cost(run: Run) -> tuple[bool, float, int, str]:
-        loss, slots, charged = per_node.get(run.allocation.mask) or (losses[run.id], run.allocation.slots, run.charged)
+        alone = losses[run.id], run.allocation.slots, _charged_victim(run)
+        loss, slots, charged = per_node.get(run.allocation.mask) or alone
         return bool(charged), loss / max(1, slots), run.allocation.mask, run.id
 
     return sorted(runs, key=cost)
@@ -157,7 +158,7 @@ def _clear_parts(
 def _needed(trial: Trial, bank: Bank, nodes: list[int], width: int, stopped: dict[RunId, Run]) -> list[Run]:
     """The victims without those that the others make superfluous, dearest spared first."""
     cap, now = trial.policy.claimed_loss_cap, trial.now
-    for run in sorted(stopped.values(), key=lambda run: (run.charged, run.loss(now, cap), run.id), reverse=True):
+    for run in sorted(stopped.values(), key=lambda run: _dearness(run, now, cap), reverse=True):
         rest = [other.allocation for other in stopped.values() if other is not run]
         if all(
             bank.level(node) + sum(given.slots_per_node for given in rest if given.mask >> node & 1) >= width
@@ -212,7 +213,7 @@ def _clear_node(
     if needed <= 0:
         return None
     cap, now = trial.policy.claimed_loss_cap, trial.now
-    ordered = sorted(runs, key=lambda run: (run.charged, run.loss(now, cap), run.id))
+    ordered = sorted(runs, key=lambda run: _dearness(run, now, cap))
     chosen: list[Run] = []
     for run in ordered:
         if needed <= 0:
@@ -234,8 +235,18 @@ def _clear_node(
 def _cost(trial: Trial, victims: list[Run]) -> tuple[bool, Charge, int, str]:
     cap = trial.policy.claimed_loss_cap
     return (
-        any(run.charged for run in victims),
+        any(_charged_victim(run) for run in victims),
         sum(run.loss(trial.now, cap) for run in victims),
         sum(run.workload.shape.nodes > 1 for run in victims),
         min(run.id for run in victims),
     )
+
+
+def _dearness(run: Run, now: Instant, cap: Duration) -> tuple[bool, bool, Charge, RunId]:
+    """Runs that are stopping anyway come first, then uncharged ones, then by what is lost, then by id."""
+    return run.stop_by is None, run.charged, run.loss(now, cap), run.id
+
+
+def _charged_victim(run: Run) -> bool:
+    """Whether stopping it takes something from a charged run that is not going anyway."""
+    return run.charged and run.stop_by is None
