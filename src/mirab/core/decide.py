@@ -26,9 +26,9 @@ from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
     AwaitingCheckpoint,
     HeadroomKept,
+    HoldNotOwed,
     HoldTaken,
     InOrder,
-    NotEnoughClaimable,
     QuotaFull,
     SavingUp,
     WaitReason,
@@ -109,10 +109,8 @@ def _join_gangs(trial: Trial, turns: Turns) -> None:
     free = max(trial.wide(number)[bank.slots].bit_count() for number, bank in enumerate(trial.banks))
     if not free:
         return
-    for queue in trial.state.gangs:
-        waiting = queue.head.waiting
-        reason = None if waiting is None else waiting.reason
-        if isinstance(reason, NotEnoughClaimable) and reason.nodes - reason.claimable <= free:
+    for queue, missing in trial.state.short.items():
+        if missing <= free and _may_have_hold(trial, queue.user.account):
             _join(turns, queue)
 
 
@@ -144,21 +142,28 @@ def _join_claimants(trial: Trial, turns: Turns) -> None:
                 for path in able:
                     for queue in info.queues.get(path, {}).values():
                         _join(turns, queue)
-    for queue in trial.state.gangs:
-        if (queue.info.charged or not contract) and _may_hold(trial, queue):
-            _join(turns, queue)
+    for leaf, queues in trial.state.gangs.items():
+        if _may_have_hold(trial, leaf):
+            for queue in queues:
+                if (queue.info.charged or not contract) and _asks_again(trial, queue):
+                    _join(turns, queue)
 
 
-def _may_hold(trial: Trial, queue: Queue) -> bool:
-    """Whether it is time for a gang to ask for a hold again: its last answer is old, or no longer true."""
+def _may_have_hold(trial: Trial, leaf: Account) -> bool:
+    """Whether the leaf's gangs may ask for a hold at all."""
+    if trial.holds_given() >= trial.policy.holds_max:
+        return False
+    return not trial.policy.contract or (
+        trial.ratio(leaf) < 1.0 and len(trial.hold_of.get(leaf, ())) < trial.policy.holds_per_leaf
+    )
+
+
+def _asks_again(trial: Trial, queue: Queue) -> bool:
+    """Its last answer is old, or no longer true."""
     waiting = queue.head.waiting
-    if waiting is None:
+    if waiting is None or waiting.again_at <= trial.now or not trial.policy.contract:
         return True
-    if isinstance(waiting.reason, HoldTaken) and waiting.reason.holder is not None:
-        return waiting.reason.holder not in trial.holds
-    if isinstance(waiting.reason, HoldTaken) or not trial.policy.contract:
-        return trial.holds_given() < trial.policy.holds_max
-    return waiting.again_at <= trial.now
+    return isinstance(waiting.reason, HoldTaken | HoldNotOwed)
 
 
 _Attempt: TypeAlias = Callable[[Trial, Queue, bool], bool]

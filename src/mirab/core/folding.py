@@ -15,6 +15,7 @@ from mirab.model.events import REQUEUED, Outcome
 from mirab.model.reasons import (
     AwaitingCheckpoint,
     DrainedFrom,
+    NotEnoughClaimable,
     OnHeldNodes,
     PreemptedFor,
     ReservationBegins,
@@ -328,6 +329,7 @@ def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
     run = state.runs[action.run_id]
     run.stop_by = now + action.grace
     state.cover(run)
+    state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)
     if isinstance(action.reason, DrainedFrom | ReservationBegins | StartTimedOut):
         state.orphans[run.id] = run
@@ -449,3 +451,7 @@ def explained(state: State, waiting: plans.Waiting) -> None:
             state.awaiting[pending.queue] = waiting.reason.until
         else:
             state.awaiting.pop(pending.queue, None)
+        if isinstance(waiting.reason, NotEnoughClaimable):
+            state.short[pending.queue] = waiting.reason.nodes - waiting.reason.claimable
+        else:
+            state.short.pop(pending.queue, None)

@@ -61,11 +61,12 @@ class ShapeInfo:
         "shape",
         "size",
         "slots",
+        "stay",
         "widths",
     )
 
     def __init__(self, shape: Shape, pools: tuple[int, ...], widths: tuple[int, ...], rates: tuple[ChargeRate, ...],
-                 min_runtime: Duration, commitment: Duration, gang: bool) -> None:  # fmt: skip
+                 min_runtime: Duration, commitment: Duration, stay: Duration, gang: bool) -> None:  # fmt: skip
         self.shape = shape
         self.pools = pools
         self.widths = widths
@@ -77,6 +78,8 @@ class ShapeInfo:
         """The contract in force: what was asked, bounded by the cap."""
         self.commitment = commitment
         """How long a start counts as committed."""
+        self.stay = stay
+        """How long after its start it can be made to have left; `FOREVER` = not known."""
         self.charged = min_runtime > 0
         self.size = (self.pairs, shape.nodes)
         """Shapes of one size find room together."""

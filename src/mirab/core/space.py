@@ -132,23 +132,15 @@ class Space:
         self._open.clear()
         self.news = True
 
-    def gone_by(self, info: ShapeInfo) -> Instant:
-        """When a run of this shape that starts now can be made to have left."""
-        shape = info.shape
-        if self.policy.backfill == "limit":
-            return FOREVER if shape.time_limit is None else self.now + shape.time_limit
-        stay = max(info.min_runtime, self.policy.guest_minimum)
-        return self.now + stay + min(shape.grace, self.policy.grace_max)
-
     def open_nodes(self, number: int, info: ShapeInfo, account: Account, delay: Duration = 0) -> NodeMask:
         """Usable nodes on which work of this shape and account may start now, or after a delay."""
         kept = self.kept[number]
         if not kept:
             return self.usable[number]
-        mask = self._open_until(number, self.gone_by(info) + delay)
+        mask = self._open_until(number, self.now + info.stay + delay)
         welcome = [entry for entry in kept if entry.account and self._welcome(entry, info, account)]
         if welcome:
-            gone = self.gone_by(info) + delay
+            gone = self.now + info.stay + delay
             for entry in welcome:
                 mask |= entry.mask & self.usable[number]
             for entry in kept:
@@ -198,7 +190,7 @@ class Space:
 
     def _enters(self, info: ShapeInfo) -> bool:
         """Whether nodes that are kept for others let the shape in."""
-        gone, nodes = self.gone_by(info), info.shape.nodes
+        gone, nodes = self.now + info.stay, info.shape.nodes
         for number, width in info.pairs:
             mask = self._open_until(number, gone)
             for entry in self.kept[number]:

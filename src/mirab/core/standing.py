@@ -59,12 +59,15 @@ class Standings:
         """
         if self.ratio(theirs) < 1.0 or self.weigh(mine)[1] <= 0:
             return False
-        ours, against = parting(mine, theirs)
+        ours, against = self.sides(mine, theirs)
         return self.ratio(ours, added) * (1000 + self.policy.margin) <= self.ratio(against) * 1000
 
     def sides(self, mine: Account, theirs: Account) -> tuple[Account, Account]:
         """Whose ratios are compared: the two accounts where the paths part."""
-        return parting(mine, theirs)
+        sides = self.state.partings.get((mine, theirs))
+        if sides is None:
+            sides = self.state.partings[mine, theirs] = parting(mine, theirs)
+        return sides
 
     def first_leaf(self) -> Account | None:
         """The leaf with waiting charged work that goes first as this decision began."""

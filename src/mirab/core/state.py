@@ -16,6 +16,7 @@ from mirab.model.plans import Hold, Plan
 from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Shape
 from mirab.model.units import (
+    FOREVER,
     AccountPath,
     Charge,
     ChargeRate,
@@ -39,6 +40,7 @@ class State:
         uncharged_runs, exposed_leaves: the runs that the contract does not protect (any more).
         exposures: heap of (end of minimum, run): protection that will run out.
         settlements: heap of (end of commitment, run).
+        gangs: queues large enough for a hold, by leaf; short: those that lack so many nodes for one.
         awaiting: queues whose victims are about to checkpoint, and when they will have.
         unexplained: queues whose head has no reason yet.
         troubled: nodes that are not up.
@@ -63,6 +65,7 @@ class State:
         self.troubled: dict[tuple[int, int], NodeState] = {}
         self.window = Window(policy.window, now, cluster.charge_units)
         self.accounts: dict[AccountPath, Account] = {}
+        self.partings: dict[tuple[Account, Account], tuple[Account, Account]] = {}
         self.budgets = budgets
         self.runs: dict[RunId, Run] = {}
         self.pending: dict[WorkloadId, Pending] = {}
@@ -70,7 +73,8 @@ class State:
         self.rejected: dict[WorkloadId, Pending] = {}
         self.shapes: dict[tuple[Shape, Duration], ShapeInfo] = {}
         self.waiting_sizes: dict[Size, dict[ShapeInfo, None]] = {}
-        self.gangs: dict[Queue, None] = {}
+        self.gangs: dict[Account, dict[Queue, None]] = {}
+        self.short: dict[Queue, int] = {}
         self.awaiting: dict[Queue, Instant] = {}
         self.unexplained: dict[Queue, None] = {}
         self.holds: dict[WorkloadId, Hold] = {}
@@ -229,6 +233,7 @@ class State:
     def install(self, budgets: Budgets) -> None:
         """Bring the accounts in line with a tree: new ones are born, missing ones close, all keep what they used."""
         self.budgets = budgets
+        self.partings.clear()
         wanted = dict.fromkeys(self.accounts, 0)
         for path, share, parent in rows(budgets):
             wanted[path] = share
@@ -259,9 +264,16 @@ class State:
                 tuple(charge_rate(shape, self.cluster.pools[number]) for number in pools),
                 minimum,
                 max(minimum, self.policy.commitment_floor),
+                self._stay(shape, minimum),
                 shape.nodes >= self.policy.hold_smallest_nodes and self.policy.backfill != "any",
             )
         return self.shapes[key]
+
+    def _stay(self, shape: Shape, minimum: Duration) -> Duration:
+        """How long what starts now may keep its nodes from others: its minimum and notice, or its time limit."""
+        if self.policy.backfill == "limit":
+            return FOREVER if shape.time_limit is None else shape.time_limit
+        return max(minimum, self.policy.guest_minimum) + min(shape.grace, self.policy.grace_max)
 
     def user_of(self, account: Account, name: UserName) -> User:
         """The user inside a leaf; where the team shares first come, first served, all are one."""
@@ -282,7 +294,7 @@ class State:
             info.queues.setdefault(account.path, {})[user.name] = queue
             self.waiting_sizes.setdefault(info.size, {})[info] = None
             if info.gang:
-                self.gangs[queue] = None
+                self.gangs.setdefault(account, {})[queue] = None
         queue.push(pending)
         for above in account.lineage:
             above.waiting += queue.info.charged
@@ -304,7 +316,7 @@ class State:
                 self.unexplained[queue] = None
             return
         self.unexplained.pop(queue, None)
-        self.gangs.pop(queue, None)
+        self._forget_gang(queue)
         self.awaiting.pop(queue, None)
         user, info = queue.user, queue.info
         del user.queues[pending.workload.shape]
@@ -317,6 +329,14 @@ class State:
                 del sizes[info]
                 if not sizes:
                     del self.waiting_sizes[info.size]
+
+    def _forget_gang(self, queue: Queue) -> None:
+        self.short.pop(queue, None)
+        gangs = self.gangs.get(queue.user.account)
+        if gangs is not None:
+            gangs.pop(queue, None)
+            if not gangs:
+                del self.gangs[queue.user.account]
 
     def expose(self, run: Run) -> None:
         """Its minimum is over: the contract protects it no longer."""

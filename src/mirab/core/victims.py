@@ -32,19 +32,24 @@ class Reach:
             for entry in trial.kept[number]:
                 if not entry.until and not entry.account:
                     usable &= ~entry.mask
-            mine = [run.allocation for run in runs if run.allocation.pool == number]
-            touched, freed = 0, dict[int, int]()
-            for given in mine:
-                touched |= given.mask
-                if given.slots_per_node < bank.slots:
-                    for node in nodes_of(given.mask):
-                        freed[node] = freed.get(node, 0) + given.slots_per_node
-            clear = bank.free[bank.slots] | touched
-            clear ^= sum(1 << node for node, slots in freed.items() if slots + bank.level(node) < bank.slots)
-            self.whole.append((clear & usable).bit_count())
-            self.added.append((clear & usable & ~bank.free[bank.slots]).bit_count())
-            best = max((slots + bank.level(node) for node, slots in freed.items() if usable >> node & 1), default=0)
-            self.part.append(bank.slots if self.whole[-1] else best)
+            clear, freed = bank.free[bank.slots], dict[int, int]()
+            for run in runs:
+                given = run.allocation
+                if given.pool == number:
+                    clear |= given.mask
+                    if given.slots_per_node < bank.slots:
+                        for node in nodes_of(given.mask & usable):
+                            freed[node] = freed.get(node, 0) + given.slots_per_node
+            best = 0
+            for node, slots in freed.items():
+                slots += bank.level(node)
+                if slots < bank.slots:
+                    clear &= ~(1 << node)
+                    best = max(best, slots)
+            clear &= usable
+            self.whole.append(clear.bit_count())
+            self.added.append((clear & ~bank.free[bank.slots]).bit_count())
+            self.part.append(bank.slots if clear else best)
 
     def suffices(self, size: Size) -> bool:
         """Whether it is worth looking for victims for work of that size."""
