@@ -185,15 +185,26 @@ def coming_free(trial: Trial, queue: Queue) -> Clearing | None:
     if queue.info.shape.nodes > 1:
         return None
     for number, width in queue.info.pairs:
+        for node, slots in _coming(trial, number):
+            if slots >= width:
+                return Clearing(number, 1 << node, width, ())
+    return None
+
+
+def _coming(trial: Trial, number: int) -> list[tuple[int, int]]:
+    """(node, slots) beyond what claims on parts of it need, once those that are leaving have left; lowest first."""
+    known = trial.coming.get(number)
+    if known is None:
         promised: dict[int, int] = {}
         for hold in trial.holds.values():
             if hold.claim and hold.pool == number and hold.slots_per_node < trial.banks[number].slots:
                 for node in nodes_of(hold.mask & trial.usable[number]):
                     promised[node] = promised.get(node, 0) + hold.slots_per_node
-        for node, slots in sorted(promised.items()):
-            if _leaving(trial, number, node) + trial.banks[number].level(node) - slots >= width:
-                return Clearing(number, 1 << node, width, ())
-    return None
+        level = trial.banks[number].level
+        known = trial.coming[number] = [
+            (node, _leaving(trial, number, node) + level(node) - slots) for node, slots in sorted(promised.items())
+        ]
+    return known
 
 
 def _leaving(trial: Trial, number: int, node: int) -> int:

@@ -281,6 +281,8 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
         if no_hold is None:
             return True
         again_at = trial.now + trial.policy.hold_review
+    elif plan.ripe_at is None and pending.waiting is not None and pending.waiting.again_at > trial.now:
+        return False
     if plan.ripe_at is not None:
         again_at = min(again_at, plan.ripe_at)
         trial.wake(plan.ripe_at)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mirab.core.clearing import Clearing, NoClearing, clear, coming_free
-from mirab.core.queues import Pending, Queue
+from mirab.core.queues import Pending, Queue, User
 from mirab.core.runs import Run
+from mirab.core.shares import Account
 from mirab.core.trial import Trial
 from mirab.core.victims import Reach, eligible
 from mirab.model.plans import Hold
@@ -20,20 +21,33 @@ def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoCleari
     coming = coming_free(trial, queue)
     if coming is not None:
         return coming
+    key = (_who(trial, queue), queue.info.size, queue.info.min_runtime <= trial.policy.urgent_minimum)
+    known = trial.hopeless.get(key)
+    if known is not None and queue.info.min_runtime >= known[0]:
+        return known[1]
+    plan = _look(trial, queue, pending)
+    if isinstance(plan, NoClearing):
+        trial.hopeless[key] = queue.info.min_runtime, plan
+    return plan
+
+
+def _who(trial: Trial, queue: Queue) -> Account | User | int:
+    """Whose rights are the same: all of a leaf, unless they may also take from each other."""
+    if trial.policy.preemption == "priority":
+        return queue.entries[0].workload.priority
+    leaf = queue.user.account
+    return queue.user if leaf.exposed and trial.ratio(leaf) >= 1.0 else leaf
+
+
+def _look(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing:
     found = eligible(trial, queue, pending)
     if not found:
         return NoClearing(0)
     names = tuple(run.id for run in found)
-    failed = trial.failed.get((names, queue.info))
-    if failed is None:
-        reach = trial.reaches.get(names)
-        if reach is None:
-            reach = trial.reaches[names] = Reach(trial, found)
-        plan = _search(trial, queue, found, reach)
-        if isinstance(plan, Clearing):
-            return plan
-        failed = trial.failed[names, queue.info] = plan
-    return failed
+    reach = trial.reaches.get(names)
+    if reach is None:
+        reach = trial.reaches[names] = Reach(trial, found)
+    return _search(trial, queue, found, reach)
 
 
 def _search(trial: Trial, queue: Queue, found: list[Run], reach: Reach) -> Clearing | NoClearing:

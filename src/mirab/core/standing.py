@@ -15,6 +15,7 @@ class Standings:
         self.state = state
         self.policy = state.policy
         self.now = now
+        self.givers: dict[tuple[Account, Charge], list[Account]] = {}
         self.given_uncharged: dict[Account, Charge] = {}
         self._weighed: dict[Account, tuple[Charge, int]] = {}
         self._ratios: dict[Account, float] = {}
@@ -107,6 +108,7 @@ class Standings:
             self._uncharged_ratios.pop(account, None)
 
     def add_commitment(self, user: User, amount: Charge) -> None:
+        self.givers.clear()
         for account in user.account.lineage:
             used, promised = self.weigh(account)
             self._weighed[account] = used + amount, promised

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirab.core.queues import Pending, Queue, ShapeInfo
+from mirab.core.queues import Pending, Queue, Size, User
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.space import Space
@@ -47,7 +47,8 @@ class Trial(Space, Standings):
     Attributes:
         surveyed: it asks for all that waits whose runs might be stopped; reviewing: because it is time to.
         taken: how many of a queue's entries are dealt with.
-        failed, reaches: searches for victims that need not be made again.
+        hopeless: by who, size and urgency, the least minimum for which no victims were found, and what was said.
+        coming: by pool, (node, slots) that will be free once runs that are leaving have left.
     """
 
     def __init__(self, state: State, now: Instant) -> None:
@@ -65,7 +66,8 @@ class Trial(Space, Standings):
         self.hold_of: dict[Account, list[WorkloadId]] = {}
         self.given_slots: dict[Account, int] = {}
         self.reaches: dict[tuple[RunId, ...], Reach] = {}
-        self.failed: dict[tuple[tuple[RunId, ...], ShapeInfo], NoClearing] = {}
+        self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
+        self.coming: dict[int, list[tuple[int, int]]] = {}
         self.wake_at: Instant = FOREVER
 
     def wake(self, at: Instant) -> None:
@@ -119,6 +121,7 @@ class Trial(Space, Standings):
         grace = min(run.workload.shape.grace, self.policy.grace_max)
         self.actions.append(Preempt(run.id, grace, reason))
         self.stopped[run.id] = None
+        self.coming.clear()
         if self._going is not None:
             self._going.append(run)
         self.wake(self.now + grace + self.policy.stop_timeout)
@@ -138,6 +141,7 @@ class Trial(Space, Standings):
         else:
             self.release(hold.workload_id)
         self.holds[hold.workload_id] = hold
+        self.coming.clear()
         self.hold_changes.append(hold)
         self.keep(hold)
 

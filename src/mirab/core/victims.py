@@ -95,15 +95,14 @@ def claimants(trial: Trial) -> dict[Account, Reach]:
     reaches: dict[tuple[Account, ...], Reach] = {}
     found: dict[Account, Reach] = {}
     common = [*state.orphans.values(), *state.uncharged_runs.values()]
-    above = [leaf for leaf in state.exposed_leaves if trial.ratio(leaf) >= 1.0]
-    if not common and not above:
+    if not common and not any(trial.ratio(leaf) >= 1.0 for leaf in state.exposed_leaves):
         return found
     for leaf in waiting:
-        givers = tuple(other for other in above if other is leaf or trial.may_take(leaf, other, 0))
-        if givers or common:
-            if givers not in reaches:
-                reaches[givers] = Reach(trial, [*common, *(run for each in givers for run in each.exposed.values())])
-            found[leaf] = reaches[givers]
+        those = tuple(givers(trial, leaf, 0))
+        if those or common:
+            if those not in reaches:
+                reaches[those] = Reach(trial, [*common, *(run for each in those for run in each.exposed.values())])
+            found[leaf] = reaches[those]
     return found
 
 
@@ -118,28 +117,33 @@ def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
         return _of_lower_priority(trial, pending)
     if not queue.info.charged:
         return []
-    state, user = trial.state, queue.user
+    state, leaf = trial.state, queue.user.account
     added = max(queue.info.rates) * queue.info.commitment
     found = [run for run in state.orphans.values() if not run.stuck]
     found += [run for run in state.uncharged_runs.values() if run.id not in trial.stopped]
-    for leaf in state.exposed_leaves:
-        if state.exemptions_in_force and state.guaranteed(leaf.path):
-            continue
-        if leaf is user.account:
-            candidates = _of_other_users(trial, queue, added)
-        elif trial.may_take(user.account, leaf, added):
-            candidates = list(leaf.exposed.values())
-        else:
-            continue
+    for giver in givers(trial, leaf, added):
+        candidates = _of_other_users(trial, queue, added) if giver is leaf else giver.exposed.values()
         found += [run for run in candidates if run.id not in trial.stopped and run.reservation is None]
     return found
+
+
+def givers(trial: Trial, leaf: Account, added: Charge) -> list[Account]:
+    """Leaves with runs past their minimum that may be stopped for `added` more of this leaf, itself perhaps."""
+    known = trial.givers.get((leaf, added))
+    if known is None:
+        state = trial.state
+        known = trial.givers[leaf, added] = [
+            other
+            for other in state.exposed_leaves
+            if (trial.ratio(leaf) >= 1.0 if other is leaf else trial.may_take(leaf, other, added))
+            and not (state.exemptions_in_force and state.guaranteed(other.path))
+        ]
+    return known
 
 
 def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
     """Inside one leaf: of users whose U + K exceeds this one's, with the commitment added, by the margin."""
     leaf, mine = queue.user.account, queue.user
-    if trial.ratio(leaf) < 1.0:
-        return []
     bound = (trial.user_usage(mine) + added) * (1000 + trial.policy.margin)
     return [run for run in leaf.exposed.values() if run.user is not mine and bound <= trial.user_usage(run.user) * 1000]
 
