@@ -143,10 +143,10 @@ def _join_claimants(trial: Trial, turns: Turns) -> None:
                     for queue in info.queues.get(path, {}).values():
                         _join(turns, queue)
     for leaf, queues in trial.state.gangs.items():
-        if _may_have_hold(trial, leaf):
-            for queue in queues:
-                if (queue.info.charged or not contract) and _asks_again(trial, queue):
-                    _join(turns, queue)
+        may_hold = _may_have_hold(trial, leaf)
+        for queue in queues:
+            if (queue.info.charged or not contract) and _asks_again(trial, queue, may_hold):
+                _join(turns, queue)
 
 
 def _may_have_hold(trial: Trial, leaf: Account) -> bool:
@@ -158,12 +158,12 @@ def _may_have_hold(trial: Trial, leaf: Account) -> bool:
     )
 
 
-def _asks_again(trial: Trial, queue: Queue) -> bool:
-    """Its last answer is old, or no longer true."""
+def _asks_again(trial: Trial, queue: Queue, may_hold: bool) -> bool:
+    """Its last answer is old, or it was refused a hold that it may have now."""
     waiting = queue.head.waiting
-    if waiting is None or waiting.again_at <= trial.now or not trial.policy.contract:
+    if waiting is None or waiting.again_at <= trial.now:
         return True
-    return isinstance(waiting.reason, HoldTaken | HoldNotOwed)
+    return may_hold and (not trial.policy.contract or isinstance(waiting.reason, HoldTaken | HoldNotOwed))
 
 
 _Attempt: TypeAlias = Callable[[Trial, Queue, bool], bool]
