@@ -2,8 +2,8 @@
 
     python -m bench.decision [--nodes 1024] [--waiting 10000] [--decisions 1000]
 
-Far more work than the cluster holds comes within an hour. From when so many wait, each `decide(state, now)` of the
-replay is timed, while that many wait.
+Far more work than the cluster holds comes within some minutes. From when so many wait, each `decide(state, now)` of
+the replay is timed, while that many wait.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirab.core.decide import decide
-
 from mirab.core.state import State
 from mirab.model.policy import Policy
+from mirab.model.trace import Trace
+from mirab.model.units import MINUTE
 from mirab.sim.backend import SimBackend, SimClock
 from mirab.sim.synthetic import SynthOptions, synthesize
 
@@ -33,10 +34,20 @@ class Decisions:
     max_ms: float
 
 
+def crowd(nodes: int, count: int) -> Trace:
+    """So many workloads of the usual mix, submitted within minutes."""
+    trace = synthesize(SynthOptions(nodes=nodes, workloads=count, load=2.0, troubles=False))
+    last = max(1, trace.arrivals[-1].workload.submitted_at)
+    squeezed = [
+        replace(each, workload=replace(each.workload, submitted_at=each.workload.submitted_at * 5 * MINUTE // last))
+        for each in trace.arrivals
+    ]
+    return replace(trace, arrivals=squeezed)
+
+
 def measure(nodes: int, waiting: int, decisions: int) -> Decisions:
     """Raises RuntimeError: the log ended before so many waited for so long."""
-    count = waiting * 3 // 2
-    trace = synthesize(SynthOptions(nodes=nodes, workloads=count, load=count / (nodes * 0.35), troubles=False))
+    trace = crowd(nodes, waiting * 3 // 2)
     policy = Policy()
     clock = SimClock()
     world = SimBackend(trace, clock)

@@ -127,6 +127,13 @@ def test_a_count_is_exact_and_the_period_follows_from_the_load() -> None:
     assert gpu_time(trace) / (1024 * trace.ends_at) == pytest.approx(2.0, rel=0.002)
 
 
+def test_a_period_that_ends_within_an_hour_is_filled_evenly() -> None:
+    trace = synthesize(SynthOptions(workloads=15_000, nodes=1024, load=41.0, troubles=False))
+    assert trace.ends_at % HOUR
+    last_minute = sum(each.workload.submitted_at >= trace.ends_at - MINUTE for each in trace.arrivals)
+    assert last_minute == pytest.approx(15_000 * MINUTE / trace.ends_at, rel=0.3)
+
+
 @pytest.mark.parametrize(("nodes", "scale"), [(1024, 8), (8192, 64)])
 def test_sizes_scale_with_the_cluster(nodes: int, scale: int) -> None:
     base = synthesize(SynthOptions(workloads=3000))

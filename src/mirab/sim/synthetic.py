@@ -253,15 +253,17 @@ class _Clock:
     """When a team submits: hours of the day, days of the week, its own busy and idle days and weeks."""
 
     def __init__(self, period_s: int, rng: Random) -> None:
-        self._period_s = period_s
         hours = -(-period_s // HOUR_S)
         weeks = [_pick(rng, WEEK_LEVELS) for _ in range(hours // 168 + 1)]
         days = [_pick(rng, DAY_LEVELS) * WEEKDAYS[day % 7] * weeks[day // 7] for day in range(hours // 24 + 1)]
-        self._sums = list(accumulate(days[hour // 24] * HOURS[hour % 24] for hour in range(hours)))
+        self._spans = [min(HOUR_S, period_s - hour * HOUR_S) for hour in range(hours)]
+        self._sums = list(
+            accumulate(days[hour // 24] * HOURS[hour % 24] * span for hour, span in enumerate(self._spans))
+        )
 
     def draw(self, rng: Random) -> int:
         hour = bisect_right(self._sums, int(rng.random() * self._sums[-1]))
-        return min(hour * HOUR_S + int(rng.random() * HOUR_S), self._period_s - 1)
+        return hour * HOUR_S + int(rng.random() * self._spans[hour])
 
 
 def _sizes_and_runs(kind: WorkClass, count: int, rng: Random) -> tuple[list[tuple[int, int]], list[int]]:
