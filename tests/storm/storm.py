@@ -14,7 +14,7 @@ from mirab.control.cycle import cycle
 from mirab.core.state import State
 from mirab.model.events import Event
 from mirab.model.plans import Action, Plan
-from mirab.model.units import DAY, HOUR, WHOLE, Instant, WorkloadId
+from mirab.model.units import DAY, HOUR, WHOLE, AccountPath, Instant, WorkloadId
 from mirab.model.workloads import Arrival
 from mirab.sim.backend import SimBackend, SimClock
 from mirab.sim.faults import FaultRates, FaultyBackend
@@ -146,8 +146,16 @@ class Storm:
         if self.policy.order != "quota":
             return True
         workload = self.state.pending[workload_id].workload
-        share = next(share for path, _, share in self.trace.budgets.walk() if path == workload.account)
-        return workload.shape.gpus <= self.trace.cluster.slots * share // WHOLE
+        return workload.shape.gpus <= self.trace.cluster.slots * self._share_at_last(workload.account) // WHOLE
+
+    def _share_at_last(self, account: AccountPath) -> int:
+        """Of the cluster, in parts of `WHOLE`: what is left of it for the account's own work; 0 once it is closed."""
+        changes = self.trace.budget_changes
+        budgets = changes[-1].budgets if changes else self.trace.budgets
+        for path, budget, share in budgets.walk():
+            if path == account:
+                return share * (WHOLE - sum(child.share for child in budget.children)) // WHOLE
+        return 0
 
     def _over(self) -> bool:
         waiting = any(map(self._could_run, self.state.pending))
