@@ -51,7 +51,9 @@ def _look(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing
 
 
 def _search(trial: Trial, queue: Queue, found: list[Run], reach: Reach) -> Clearing | NoClearing:
-    info, now, grace = queue.info, trial.now, trial.policy.checkpoint_grace
+    info, now = queue.info, trial.now
+    owed = trial.ratio(queue.user.account) < 1.0
+    grace = trial.policy.checkpoint_grace if owed else trial.policy.surplus_checkpoint_grace
     nodes = max((reach.added[number] for number in info.pools), default=0)
     if not reach.suffices(info.size):
         return NoClearing(len(found), nodes)

@@ -34,6 +34,7 @@ class Policy:
         commitment_floor: every charged run counts as committed for at least so long.
         urgent_minimum: a beneficiary with at most this minimum does not wait for a checkpoint.
         checkpoint_grace: how long after a checkpoint a victim counts as just checkpointed.
+        surplus_checkpoint_grace: the same for a beneficiary whose account is at or above its share.
         claimed_loss_cap: the most lost work a run can claim for itself when victims are chosen.
         holds_max: holds at a time in all.
         guest_minimum: what starts on held nodes must have at least so long until they are due, else it is not worth it.
@@ -66,13 +67,14 @@ class Policy:
     commitment_floor: Duration = 15 * MINUTE
     urgent_minimum: Duration = 15 * MINUTE
     checkpoint_grace: Duration = 10 * MINUTE
+    surplus_checkpoint_grace: Duration = 3 * MINUTE
     claimed_loss_cap: Duration = 2 * HOUR
     holds_max: int = 8
     hold_smallest_nodes: int = 2
     drains_max: int = 8
     preemptions_max: int = 256
     review: Duration = 5 * MINUTE
-    hold_review: Duration = 15 * MINUTE
+    hold_review: Duration = 5 * MINUTE
     hold_horizon: Duration = 0
     holds_per_leaf: int = 1
     guest_minimum: Duration = 20 * MINUTE
