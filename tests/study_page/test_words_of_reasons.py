@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from mirab.model import reasons
-from mirab.model.units import DAY, HOUR, MINUTE
+from mirab.model.units import DAY, HOUR, MINUTE, WorkloadId
 from mirab.study.formats import Names
 from mirab.study.words import advice, fact, sentence, tellable
 
@@ -120,3 +120,8 @@ def test_the_remedy_follows_the_fact() -> None:
     spent = reasons.ShareSpent(1.3, "vision", 0.6, 3)  # type: ignore[arg-type]
     assert sentence(spent) == f"{fact(spent)}. {advice(spent)}" and "a larger share" in advice(spent)
     assert advice(reasons.VictimsGone(2)) == ""
+
+
+def test_a_guest_of_a_running_reservation_is_told_that_it_may_go_at_any_time() -> None:
+    text = fact(reasons.OnHeldNodes(WorkloadId("reservation:demo"), 0))
+    assert text.endswith("held for reservation:demo, who can take them back at any time")

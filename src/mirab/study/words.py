@@ -76,10 +76,10 @@ def _in_order(reason: why.InOrder, names: Names) -> str:
 
 @_tells(why.OnHeldNodes)
 def _on_held_nodes(reason: why.OnHeldNodes, names: Names) -> str:
-    return (
-        f"it runs for now on nodes held for {reason.holder}, who can take them back from {names.at(reason.until)} on; "
-        "its minimum is over by then"
-    )
+    kept = f"it runs for now on nodes held for {reason.holder}, who can take them back"
+    if not reason.until:
+        return f"{kept} at any time"
+    return f"{kept} from {names.at(reason.until)} on; its minimum is over by then"
 
 
 @_tells(why.VictimsGone)
