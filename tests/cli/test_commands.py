@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from mirab.cli.demo import CLUSTER, LOG, bundled
+from mirab.cli.replaying import warn_of_leftovers
 from mirab.cli.synth import SCENARIOS
+from mirab.core.state import State
 from mirab.logs.detect import load
 from mirab.logs.options import LoadOptions
+from mirab.model.policy import POLICIES
 from mirab.model.settings import settings
 from mirab.sim import scenarios
+from mirab.sim.engine import Ending, Replayed
 from mirab.sim.synthetic import SynthOptions, synthesize
 from tests.cli.conftest import Mirab
 
@@ -176,3 +180,11 @@ def test_demo_ends_with_the_comparison_and_where_its_page_is(mirab: Mirab, tmp_p
     assert "priority" in said.out
     assert said.out.rstrip().endswith(str(page))
     assert page.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_work_that_never_ends_is_not_passed_over_in_silence(ending: Ending, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = synthesize(SynthOptions(days=1, nodes=2))
+    warn_of_leftovers(Replayed(State(trace.cluster, trace.budgets, POLICIES["budget"]), 1, 0, ending, 3))
+    told = capsys.readouterr().err
+    assert ("3 workloads never ended" in told and ending.value in told) == (ending in (Ending.STUCK, Ending.CIRCLING))

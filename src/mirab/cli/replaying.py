@@ -42,12 +42,13 @@ def measured(
             journals.append(open_things.enter_context(JournalFile(path, trace, policy)))
         tell = open_things.enter_context(bar(f"Replaying under {policy.name}", trace.ends_at, quiet=quiet))
         return replay_report(
-            trace, policy, journals=journals, progress=reached or tell, until=until, finished=_warn_of_leftovers
+            trace, policy, journals=journals, progress=reached or tell, until=until, finished=warn_of_leftovers
         )
 
 
-def _warn_of_leftovers(done: Replayed) -> None:
+def warn_of_leftovers(done: Replayed) -> None:
+    """Say that work is left that will never end; where `--until` ended the replay, that is as asked."""
     from mirab.sim.engine import Ending
 
-    if done.ending is Ending.STUCK:
+    if done.ending in (Ending.STUCK, Ending.CIRCLING):
         say(f"{done.unfinished:,} workloads never ended: {done.ending.value}. `mirab explain` on a --journal says why.")
