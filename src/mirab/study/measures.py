@@ -33,7 +33,7 @@ from mirab.model.events import (
 from mirab.model.plans import Action, CallHuman, Plan, Preempt, Reject, Repair, Start
 from mirab.model.policy import Policy
 from mirab.model.trace import Trace
-from mirab.model.units import Duration, Instant
+from mirab.model.units import FOREVER, Duration, Instant
 from mirab.study import figures
 from mirab.study.causes import cause_of
 from mirab.study.contract_audit import ContractAudit
@@ -44,8 +44,6 @@ from mirab.study.starvation import Books, Starvation
 from mirab.study.subjects import Attempt, Job
 from mirab.study.waits import Waits
 from mirab.study.whereabouts import Whereabouts
-
-FOREVER: Instant = 1 << 62
 
 
 class Measures:
