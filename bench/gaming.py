@@ -1,10 +1,10 @@
 """Adversaries: what an account gains by gaming the rules, and what the others lose.
 
-    python -m bench.gaming [INPUT] [--set surplus_minimum_cap=1h] [--accounts A,B,C] [--only cap,split] [--repeats 2]
+    python -m bench.gaming [INPUT] [--set surplus_minimum_cap=1h] [--accounts A,B,C] [--only cap,split] [--repeats 1]
 
-For each adversary and account the same log is replayed twice, honest and sly. Replays are chaotic, so each pair is
-repeated on logs whose submissions are moved by up to a minute, and what that alone does to the honest account is shown
-as the noise beside which a gain counts.
+For each adversary and account the same log is replayed twice, honest and sly. Replays are chaotic: what moving each
+submission by up to a minute does to the honest account is shown as the noise beside which a gain counts. `--repeats`
+replays the pairs on such moved logs as well, and shows means.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from mirab.study.measures import Measures
 
 ACCOUNTS = ("language/posttrain", "robotics/policy", "platform/infra")
 """12 %, 5 % and 2 % of the cluster."""
-REPEATS = 2
+REPEATS = 1
+NOISE_SAMPLES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +135,10 @@ def _noise(job: tuple[Setting, int, tuple[str, ...]]) -> list[Effect]:
 def measure(
     setting: Setting, accounts: Sequence[str], names: Sequence[str], *, repeats: int = REPEATS, jobs: int = 2
 ) -> list[Effect]:
-    """The effects of all adversaries; and the noise, of which there is one sample for each repeat but the first."""
+    """The effects of all adversaries, and samples of the noise."""
     attacks = [(setting, repeat, name, account) for repeat in range(repeats) for name in names for account in accounts]
     with ProcessPoolExecutor(jobs) as pool:
-        noise = pool.map(_noise, [(setting, repeat, tuple(accounts)) for repeat in range(1, repeats)])
+        noise = pool.map(_noise, [(setting, repeat, tuple(accounts)) for repeat in range(1, 1 + NOISE_SAMPLES)])
         return [*pool.map(_attack, attacks), *(each for several in noise for each in several)]
 
 

@@ -20,9 +20,8 @@ from typing import Any
 
 from bench.inputs import load_policy, load_trace
 from mirab.sim.engine import replay
+from mirab.study.demand import CLASSES
 from mirab.study.measures import Measures
-
-_CLASSES = ("all", "session", "debug", "small", "medium", "large", "huge")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,7 +83,7 @@ def show(report: dict[str, Any]) -> None:
     print(
         f"{'waits (s)':10s} {'count':>6s} {'started':>7s} {'mean':>8s} {'p50':>8s} {'p90':>8s} {'p99':>8s} {'max':>8s}"
     )
-    for name in _CLASSES:
+    for name in CLASSES:
         waits = metrics["waits"].get(name)
         if waits:
             times = " ".join(f"{_text(waits[key]):>8s}" for key in ("mean_s", "p50_s", "p90_s", "p99_s", "max_s"))
