@@ -7,7 +7,8 @@ import json
 import re
 from pathlib import Path
 
-from mirab.study.catalogue import CAUSE_WORDS, CLASSES, MEASURES
+from mirab.study.catalogue import CAUSE_WORDS, MEASURES
+from mirab.study.demand import CLASSES
 from tests.study_page.records import small_record
 
 DOCS = Path(__file__).parents[2] / "docs"

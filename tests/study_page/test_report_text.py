@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mirab.study.catalogue import BY_KEY, CLASSES, MEASURES, best, labels
+from mirab.study.catalogue import BY_KEY, MEASURES, best, labels
+from mirab.study.demand import CLASSES
 from mirab.study.report import report_sections, text_comparison, text_report
 from mirab.study.tables import Section, Table, columns_of, draw, fitted, plain
 from tests.study_page.made_up import HOSTILE, TEAMS, empty_report, report

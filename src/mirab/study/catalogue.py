@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from mirab.study import formats
 
 Report: TypeAlias = dict[str, Any]
-CLASSES = ("all", "session", "debug", "small", "medium", "large", "huge")
 
 CLASS_WORDS = {
     "all": "every class",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirab.study import formats
-from mirab.study.catalogue import CLASSES, GROUPS, MEASURES, Measure, Report, absent, labels
+from mirab.study.catalogue import GROUPS, MEASURES, Measure, Report, absent, labels
+from mirab.study.demand import CLASSES
 from mirab.study.formats import ABSENT, Names, plural, span
 from mirab.study.tables import Section, Table
 
