@@ -164,6 +164,16 @@ def test_each_run_has_its_minimum_anew() -> None:
     assert [each.run_id for each in scene.measures.audit.violations] == ["a.2"]
 
 
+def test_a_launch_that_failed_is_tried_again_under_the_same_contract() -> None:
+    scene = Scene(cluster(2, 8))
+    scene.submit("a", gpus=8, minimum="2h", resume=False)
+    scene.start("a", 0)
+    scene.end("a.1", 60, Outcome.LAUNCH_FAILED)
+    scene.start("a", 100, attempt=2)
+    scene.preempt("a.2", HOUR_S)
+    assert [each.run_id for each in scene.measures.audit.violations] == ["a.2"]
+
+
 def test_a_guaranteed_run_is_nobodys_victim_while_it_lasts() -> None:
     scene = Scene(cluster(2, 8))
     kept = Exemption("g", "guaranteed", "red", 0, ms(5 * HOUR_S), "o", "p", "r")

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from mirab.model.events import Outcome, WorkloadCancelled
+from mirab.model.plans import Plan
+from mirab.model.policy import Policy
+from mirab.model.reasons import InOrder
+from mirab.model.units import HOUR, MINUTE
+from mirab.study.journalfile import JournalFile
 from mirab.study.story import explain, story
 from mirab.study.storytext import tell
-from tests.study_page.records import small_record
+from tests.study_page.records import SMALL, TRACE, ended, small_record, started, submitted, workload
 
 
 @pytest.fixture
@@ -117,3 +123,24 @@ def test_an_unknown_workload_is_answered_with_the_nearest(record: Path) -> None:
 def test_a_run_id_is_no_workload_but_leads_to_it(record: Path) -> None:
     with pytest.raises(LookupError, match=r"The nearest are passer, "):
         explain(record, "passer.1")
+
+
+@pytest.mark.parametrize(("outcome", "resume", "cancelled", "state"), [
+    (Outcome.NODE_FAIL, True, False, "waiting"),
+    (Outcome.NODE_FAIL, False, False, "NODE_FAIL"),
+    (Outcome.PREEMPTED, False, False, "PREEMPTED"),
+    (Outcome.LAUNCH_FAILED, False, False, "waiting"),
+    (Outcome.PREEMPTED, True, True, "PREEMPTED"),
+])  # fmt: skip
+def test_who_goes_back_to_the_queue(
+    tmp_path: Path, outcome: Outcome, resume: bool, cancelled: bool, state: str
+) -> None:
+    lone = workload("lone", "language", SMALL, 0, resume=resume)
+    path = tmp_path / "lone.jsonl"
+    journal = JournalFile(path, TRACE, Policy())
+    start = started("lone", 1, 1, InOrder(lone.account, 0.5, True), 2, 15 * MINUTE)
+    journal.append(submitted(lone), Plan(0, 1, (start,)))
+    given_up = [WorkloadCancelled(HOUR, lone.id)] if cancelled else []
+    journal.append([*given_up, ended(2 * HOUR, "lone", 1, outcome)], Plan(2 * HOUR, 3))
+    journal.close()
+    assert story(path, "lone")["state"] == state

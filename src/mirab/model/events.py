@@ -28,6 +28,11 @@ REQUEUED = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LAUNCH_FAILE
 """Outcomes after which a workload that wants to resume goes back to the queue."""
 
 
+def goes_back(outcome: Outcome, resume: bool) -> bool:
+    """Whether the workload of a run that ended so queues again: if it wants to resume, or if it never ran."""
+    return outcome is Outcome.LAUNCH_FAILED or (outcome in REQUEUED and resume)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadSubmitted:
     at: Instant

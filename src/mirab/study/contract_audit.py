@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirab.model.events import (
-    REQUEUED,
     ExemptionGranted,
     ExemptionRevoked,
     Outcome,
@@ -16,6 +15,7 @@ from mirab.model.events import (
     RunStarted,
     RunSuspended,
     WorkloadSubmitted,
+    goes_back,
 )
 from mirab.model.plans import Preempt, Start
 from mirab.model.policy import Exemption, Policy
@@ -164,7 +164,7 @@ class ContractAudit:
             return
         if fact.outcome is Outcome.PREEMPTED and not promise.asked:
             self._violated(promise, fact.run_id, fact.at, "stopped without having been told to")
-        if fact.outcome not in REQUEUED or not promise.workload.resume:
+        if not goes_back(fact.outcome, promise.workload.resume):
             self._workloads.pop(promise.workload.id, None)
 
     def _violated(self, promise: _Promise, run_id: RunId, now: Instant, why: str) -> None:

@@ -29,6 +29,7 @@ from mirab.model.events import (
     WorkloadHeld,
     WorkloadReleased,
     WorkloadSubmitted,
+    goes_back,
 )
 from mirab.model.plans import Action, CallHuman, Plan, Preempt, Reject, Repair, Start
 from mirab.model.policy import Policy
@@ -248,8 +249,7 @@ class Measures:
         self.where.free(run)
         if run.started_at is not None:
             job.after_preemption = fact.outcome is Outcome.PREEMPTED
-        again = job.workload.resume or fact.outcome is Outcome.LAUNCH_FAILED
-        if stopped and again and not job.cancelled:
+        if goes_back(fact.outcome, job.workload.resume) and not job.cancelled:
             self.where.join(job)
         else:
             self._finish(job, fact.at, completed=fact.outcome is Outcome.COMPLETED, progress=not stopped)

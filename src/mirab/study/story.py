@@ -12,14 +12,14 @@ from heapq import nlargest
 from pathlib import Path
 
 from mirab.model.codec import decode
-from mirab.model.events import Outcome
+from mirab.model.events import Outcome, goes_back
 from mirab.model.resources import Allocation, Shape
 from mirab.model.units import SECOND, Instant
 from mirab.model.workloads import Workload
 from mirab.study import words
 from mirab.study.formats import Names
 from mirab.study.journalfile import Header, cycles, facts_mentioning, read_header
-from mirab.study.storybooks import REQUEUED_WORDS, Json, Others, Wait, node_ranges, seconds, workload_of
+from mirab.study.storybooks import Json, Others, Wait, node_ranges, seconds, workload_of
 from mirab.study.storytext import tell
 
 
@@ -93,6 +93,7 @@ class _Reader:
         self._beneficiaries: dict[str, Json] = {}
         self._now: Instant = 0
         self._waiting = False
+        self._cancelled = False
         self._queue_reason: Json | None = None
         self.state = "waiting"
         self.over = False
@@ -125,7 +126,9 @@ class _Reader:
     def _on_cancelled(self, fact: Json) -> None:
         if fact["workload_id"] != self._workload.id:
             self._others.gone(fact["workload_id"])
-        elif self._waiting:
+            return
+        self._cancelled = True
+        if self._waiting:
             self._finish("gave up" if fact.get("by", "user") == "user" else f"cancelled by {fact['by']}")
 
     def _on_run_started(self, fact: Json) -> None:
@@ -137,14 +140,13 @@ class _Reader:
     def _on_run_ended(self, fact: Json) -> None:
         run = self._own_run(fact["run_id"])
         if run is None:
-            self._others.ended(fact["run_id"], fact["outcome"])
+            self._others.ended(fact["run_id"], Outcome(fact["outcome"]))
             return
         begun = run["decided_s"] if run["started_s"] is None else run["started_s"]
         lost = fact.get("lost")
         run |= {"ended_s": seconds(fact["at"]), "ran_s": fact["at"] / SECOND - begun, "outcome": fact["outcome"]}
         run |= {"lost_s": seconds(lost), "lost_slot_h": None if lost is None else lost / SECOND / 3600 * run["slots"]}
-        resumes = self._workload.resume or fact["outcome"] != Outcome.PREEMPTED.value
-        if fact["outcome"] in REQUEUED_WORDS and resumes:
+        if goes_back(Outcome(fact["outcome"]), self._workload.resume) and not self._cancelled:
             self._begin_wait(fact["outcome"])
         else:
             self._finish(fact["outcome"])
@@ -157,7 +159,7 @@ class _Reader:
                 run |= {"ended_s": seconds(fact["at"]), "outcome": "REFUSED"}
                 self._begin_wait("REFUSED")
         elif start:
-            self._others.ended(fact["run_id"], Outcome.LAUNCH_FAILED.value)
+            self._others.ended(fact["run_id"], Outcome.LAUNCH_FAILED)
 
     # --- actions -------------------------------------------------------------------------------------------------
     def _on_start(self, action: Json) -> None:

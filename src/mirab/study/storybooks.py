@@ -6,13 +6,12 @@ from typing import Any, TypeAlias
 
 from mirab.core.queues import Rank, rank
 from mirab.model.codec import decode, encode
-from mirab.model.events import REQUEUED, Outcome
+from mirab.model.events import REQUEUED, Outcome, goes_back
 from mirab.model.resources import Allocation, Cluster, nodes_of
 from mirab.model.units import SECOND, Instant
 from mirab.model.workloads import Workload
 
 Json: TypeAlias = dict[str, Any]
-REQUEUED_WORDS = frozenset(outcome.value for outcome in REQUEUED)
 
 
 def seconds(instant: Instant | None) -> float | None:
@@ -63,13 +62,13 @@ class Others:
         theirs = self._waiting.pop(workload_id, None)
         self.ahead -= theirs is not None and theirs < self._ours
 
-    def ended(self, run_id: str, outcome: str) -> None:
+    def ended(self, run_id: str, outcome: Outcome) -> None:
         workload_id, attempt = workload_of(run_id), run_id.rpartition(".")[2]
         mate = self._mates.get(workload_id)
-        if outcome not in REQUEUED_WORDS:
-            self.gone(workload_id)
-        elif mate is not None and (mate.resume or outcome != Outcome.PREEMPTED.value):
+        if mate is not None and goes_back(outcome, mate.resume):
             self._joined_queue(workload_id, rank(mate, int(attempt) + 1))
+        elif mate is not None or outcome not in REQUEUED:
+            self.gone(workload_id)
 
     def gone(self, workload_id: str) -> None:
         self.left_queue(workload_id)
