@@ -25,7 +25,7 @@ from mirab.model.events import (
 )
 from mirab.model.plans import Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
 from mirab.model.policy import Policy
-from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, StartTimedOut
+from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, StartTimedOut, UnknownAccount
 from mirab.model.resources import Allocation, Cluster, Pool, Shape, nodes_of
 from mirab.model.units import Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
@@ -65,6 +65,7 @@ class Audit:
     def __init__(self, cluster: Cluster, policy: Policy, budgets: Budgets) -> None:
         self.cluster, self.policy = cluster, policy
         self.saving = {path for path, budget, _ in budgets.walk() if budget.save_for_gangs}
+        self.open = {path for path, _, _ in budgets.walk()}
         self.runs: dict[RunId, Seen] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
         self.waiting: set[WorkloadId] = set()
@@ -119,6 +120,7 @@ class Audit:
             self.cancelled.add(fact.workload_id)
             self.holds.pop(fact.workload_id, None)
         elif isinstance(fact, BudgetsChanged):
+            self.open = {path for path, _, _ in fact.budgets.walk()}
             self.saving |= {path for path, budget, _ in fact.budgets.walk() if budget.save_for_gangs}
         elif isinstance(fact, NodeDegraded | NodeDown):
             self.sick.add(fact.node)
@@ -293,7 +295,10 @@ class Audit:
 
     def _reject(self, action: Reject) -> None:
         workload = self.workloads[action.workload_id]
-        assert not self.fits(workload.shape), f"{workload.id} is refused and would fit"
+        if isinstance(action.reason, UnknownAccount):
+            assert workload.account not in self.open, f"{workload.id} is refused, {workload.account} is open"
+        else:
+            assert not self.fits(workload.shape), f"{workload.id} is refused and would fit"
         self.waiting.discard(workload.id)
 
     def _all_judged(self, plan: Plan) -> None:

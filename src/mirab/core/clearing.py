@@ -40,11 +40,17 @@ class NoClearing:
 
 
 def clear(trial: Trial, queue: Queue, victims: list[Run], number: int, width: int) -> Clearing | None:
+    """The plan that loses least in one pool: inside the account's own reservation if there is one, else outside."""
     here = [run for run in victims if run.allocation.pool == number]
-    among = trial.open_nodes(number, queue.info, queue.user.account, trial.policy.grace_max)
-    if queue.info.shape.nodes > 1 and width >= trial.banks[number].slots:
-        return _clear_whole(trial, here, number, among, queue.info.shape.nodes)
-    return _clear_parts(trial, queue, here, number, among, width)
+    whole = queue.info.shape.nodes > 1 and width >= trial.banks[number].slots
+    for room in trial.rooms(number, queue.info, queue.user.account, trial.policy.grace_max):
+        if whole:
+            plan = _clear_whole(trial, here, number, room, queue.info.shape.nodes)
+        else:
+            plan = _clear_parts(trial, queue, here, number, room, width)
+        if plan is not None:
+            return plan
+    return None
 
 
 def _clear_whole(trial: Trial, runs: list[Run], number: int, among: NodeMask, wanted: int) -> Clearing | None:
@@ -239,17 +245,17 @@ def _clear_node(
             needed += run.allocation.slots_per_node
     single = next((run for run in ordered if run.allocation.slots_per_node >= width - bank.level(node)), None)
     options = [chosen] + ([[single]] if single is not None else [])
-    cost, victims = min(((_cost(trial, option), option) for option in options), key=lambda pair: pair[0])
+    cost, victims = min(((plan_cost(trial, option), option) for option in options), key=lambda pair: pair[0])
     return cost, node, victims
 
 
-def _cost(trial: Trial, victims: list[Run]) -> tuple[bool, Charge, int, str]:
+def plan_cost(trial: Trial, victims: list[Run]) -> tuple[bool, Charge, int, str]:
     cap = trial.policy.claimed_loss_cap
     return (
         any(_charged_victim(run) for run in victims),
         sum(run.loss(trial.now, cap) for run in victims),
         sum(run.workload.shape.nodes > 1 for run in victims),
-        min(run.id for run in victims),
+        min((run.id for run in victims), default=""),
     )
 
 

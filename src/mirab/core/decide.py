@@ -25,6 +25,7 @@ from mirab.core.victims import claimants, survey_due
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
     AwaitingCheckpoint,
+    BlockedBehind,
     HeadroomKept,
     HoldNotOwed,
     HoldTaken,
@@ -33,7 +34,7 @@ from mirab.model.reasons import (
     SavingUp,
     WaitReason,
 )
-from mirab.model.units import WHOLE, Instant
+from mirab.model.units import UNIT, WHOLE, Instant
 
 Turns: TypeAlias = dict[Account, dict[Queue, bool]]
 """Queues to look at, by leaf. False: only if there still is room for it when its turn comes; nothing else is news."""
@@ -84,13 +85,13 @@ def _serve_charged(trial: Trial) -> None:
 
 def _turns(trial: Trial) -> Turns:
     """The queues worth looking at, by leaf: those with room, those that may take from others, those new."""
-    state, contract = trial.state, trial.policy.contract
+    state = trial.state
     turns: Turns = {}
     for queue in state.unexplained:
-        if queue.info.charged or not contract:
+        if queue.info.charged:
             _join(turns, queue)
     for info in _shapes_to_try(trial):
-        if info.charged or not contract:
+        if info.charged:
             _join_roomy(turns, info)
     if trial.surveyed:
         _join_claimants(trial, turns)
@@ -133,19 +134,18 @@ def _join_roomy(turns: Turns, info: ShapeInfo) -> None:
 
 def _join_claimants(trial: Trial, turns: Turns) -> None:
     """Queues that may stop somebody's run, and gangs whose time it is to ask for a hold."""
-    contract = trial.policy.contract
     reaches = claimants(trial) if trial.policy.preemption != "none" else {}
     for size, infos in trial.state.waiting_sizes.items() if reaches else ():
         able = [leaf.path for leaf, reach in reaches.items() if reach.suffices(size)]
         for info in infos if able else ():
-            if (info.charged or not contract) and not info.gang:
+            if info.charged and not info.gang:
                 for path in able:
                     for queue in info.queues.get(path, {}).values():
                         _join(turns, queue)
     for leaf, queues in trial.state.gangs.items():
         may_hold = _may_have_hold(trial, leaf)
         for queue in queues:
-            if (queue.info.charged or not contract) and _asks_again(trial, queue, may_hold):
+            if queue.info.charged and _asks_again(trial, queue, may_hold):
                 _join(turns, queue)
 
 
@@ -208,9 +208,20 @@ def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, _Line], K
                     heapify(rest)
                 line = lines[leaf]
         elif strict:
+            _all_behind(trial, queue, lines)
             return
         if line:
             heappush(order, (key_of(leaf, line), path, leaf))
+
+
+def _all_behind(trial: Trial, blocked: Queue, lines: dict[Account, _Line]) -> None:
+    """In strict order everybody waits for the blocked head."""
+    first = trial.head(blocked)
+    for line in lines.values():
+        for _, queue in line:
+            pending = trial.head(queue)
+            if first is not None and pending is not None and pending is not first:
+                trial.wait(pending, BlockedBehind(first.workload.id, None))
 
 
 def _line(trial: Trial, queues: dict[Queue, bool], room: bool) -> _Line:
@@ -259,6 +270,9 @@ def _serve(trial: Trial, queue: Queue, news: bool) -> bool:
         if isinstance(plan, Clearing):
             claim(trial, queue, pending, plan)
             return True
+    elif trial.policy.preemption != "none":
+        trial.wake(trial.now + max(1, trial.policy.cadence))
+        return False
     else:
         plan = NoClearing(0)
     return _hold_or_explain(trial, queue, plan)
@@ -276,7 +290,7 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
         return False
     no_hold: WaitReason | None = None
     again_at = trial.now + trial.policy.review
-    if queue.info.gang and (queue.info.charged or not trial.policy.contract):
+    if queue.info.gang and queue.info.charged:
         no_hold = hold_for(trial, queue, pending)
         if no_hold is None:
             return True
@@ -297,10 +311,10 @@ def _barrier(trial: Trial, queue: Queue) -> WaitReason | None:
     """What keeps it waiting whatever is free: a static quota, or its own account saving up for a gang."""
     leaf = queue.user.account
     if trial.policy.order == "quota":
-        quota = trial.state.cluster.slots * leaf.share // WHOLE
-        running = leaf.running_slots + trial.given_slots.get(leaf, 0)
-        if running + queue.info.shape.nodes * max(queue.info.widths) > quota:
-            return QuotaFull(quota, running)
+        quota = trial.state.cluster.charge_units * leaf.share // WHOLE
+        running = leaf.running + trial.given_charge.get(leaf, 0)
+        if running + min(queue.info.rates) > quota:
+            return QuotaFull(quota // UNIT, running // UNIT)
     if leaf.save_for_gangs and not queue.info.gang and trial.ratio(leaf) < 1.0:
         gang = oldest_gang(leaf)
         pending = trial.head(queue)
@@ -323,9 +337,8 @@ def _serve_uncharged(trial: Trial) -> None:
         if not queue.info.charged:
             _join(turns, queue)
     if trial.news:
-        free, headroom, slots = trial.gpus_free(), trial.headroom(), trial.state.cluster.slots
-        for info in trial.roomy_shapes() if free else ():
-            if not info.charged and info.slots + min(headroom, slots - info.slots) <= free:
+        for info in trial.roomy_shapes():
+            if not info.charged and trial.beside_headroom(info):
                 _join_roomy(turns, info)
     if not turns:
         return
@@ -337,9 +350,12 @@ def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
     if pending is None or not (news or trial.has_room(queue.info.size) or _needs_reason(trial, queue)):
         return False
     leaf, info = queue.user.account, queue.info
-    headroom, free = trial.headroom(), trial.gpus_free()
-    if info.slots <= free < info.slots + min(headroom, trial.state.cluster.slots - info.slots):
-        trial.wait(pending, HeadroomKept(headroom, free))
+    if not trial.beside_headroom(info):
+        roomiest = max(info.pools, key=lambda number: (trial.slots_free(number), -number))
+        if trial.slots_free(roomiest) >= info.slots:
+            trial.wait(pending, HeadroomKept(trial.headroom(roomiest), trial.slots_free(roomiest)))
+        else:
+            trial.wait(pending, blocked_reason(trial, queue, NoClearing(0), None))
         return False
     place_ = place(trial, info, leaf)
     if place_ is None:
@@ -348,5 +364,5 @@ def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
     ratio = trial.ratio(leaf)
     trial.start(queue, pending.workload.id, place_, InOrder(leaf.path, ratio, owed=False))
     rate = info.rates[info.pools.index(place_.pool)]
-    trial.add_uncharged(leaf, rate * trial.policy.commitment_floor)
+    trial.add_uncharged(queue.user, rate * trial.policy.commitment_floor)
     return True

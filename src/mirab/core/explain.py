@@ -22,7 +22,7 @@ from mirab.model.reasons import (
 def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount:
     """Why a workload can never run as asked: its account, or its shape against the largest pool that it accepts."""
     workload = pending.workload
-    if trial.state.leaf_for(workload.account) is None:
+    if not trial.state.is_open(workload.account):
         return UnknownAccount(workload.account)
     shape = workload.shape
     pools = [pool for pool in trial.state.cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
+from mirab.core.charge import charge_rate
 from mirab.core.nodes import Health, NodeState
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
@@ -31,22 +32,26 @@ if TYPE_CHECKING:
 # --- workloads ------------------------------------------------------------------------------------------------------
 def submitted(state: State, event: facts.WorkloadSubmitted) -> None:
     workload = event.workload
-    if workload.id in state.pending or workload.id in state.held or f"{workload.id}.1" in state.runs:
+    if any(workload.id in known for known in (state.pending, state.held, state.rejected, state.running)):
         return
-    pending = Pending(workload, 1, event.at)
+    pending = Pending(workload, 1)
     if workload.held:
         state.held[workload.id] = (pending, "submitted on hold")
     else:
         admit(state, pending)
 
 
-def admit(state: State, pending: Pending) -> None:
-    """Put it into its queue, or among those that the next decision has to reject."""
-    account = state.leaf_for(pending.workload.account)
-    if account is None and state.policy.unknown_accounts == "zero":
-        state.install(state.budgets.with_zero_share(pending.workload.account))
-        account = state.leaf_for(pending.workload.account)
-    if account is None or not state.info_for(pending.workload.shape, account.path).pools:
+def admit(state: State, pending: Pending, known: bool = False) -> None:
+    """Put it into its queue, or among those that the next decision has to reject.
+
+    `known`: it was admitted before. A closed account takes nothing new, and keeps what it has at a share of 0.
+    """
+    path = pending.workload.account
+    if not state.is_open(path) and state.policy.unknown_accounts == "zero":
+        state.install(state.budgets.with_zero_share(path))
+    account = state.leaf_for(path)
+    closed = not known and not state.is_open(path)
+    if account is None or closed or not state.info_for(pending.workload.shape, account.path).pools:
         state.rejected[pending.workload.id] = pending
     else:
         state.enqueue(pending, account)
@@ -59,9 +64,9 @@ def cancelled(state: State, event: facts.WorkloadCancelled) -> None:
     if pending is not None:
         drop_hold(state, pending)
         state.dequeue(pending)
-    for run in state.runs.values():
-        if run.workload.id == event.workload_id:
-            run.cancelled = True
+    run = state.running.get(event.workload_id)
+    if run is not None:
+        run.cancelled = True
 
 
 def held(state: State, event: facts.WorkloadHeld) -> None:
@@ -90,8 +95,7 @@ def run_started(state: State, event: facts.RunStarted) -> None:
     if run.rate:
         state.commit_charge(run, state.now + max(run.min_runtime, state.policy.commitment_floor))
     state.meter(run, +1)
-    if state.policy.preemption == "budget" or (state.policy.preemption == "priority" and run.workload.preemptible):
-        heappush(state.exposures, (run.protected_until, run.id))
+    state.will_expose(run)
 
 
 def checkpointed(state: State, event: facts.RunCheckpointed) -> None:
@@ -105,6 +109,7 @@ def suspended(state: State, event: facts.RunSuspended) -> None:
     if run is not None and run.started_at is not None and run.suspended_at is None:
         run.suspended_at = state.now
         run.protected_until += FOREVER
+        state.settle(run)
         state.cover(run)
 
 
@@ -112,16 +117,20 @@ def continued(state: State, event: facts.RunContinued) -> None:
     """The clock of its minimum goes on where it stood still; a minimum that was over stays over."""
     run = state.runs.get(event.run_id)
     if run is not None and run.suspended_at is not None:
-        left = run.protected_until - FOREVER - run.suspended_at
-        run.protected_until = state.now + max(0, left)
+        was_until = run.protected_until - FOREVER
+        left = was_until - run.suspended_at
+        run.protected_until = state.now + left if left > 0 else was_until
         run.suspended_at = None
-        heappush(state.exposures, (run.protected_until, run.id))
+        if run.rate and left > 0:
+            state.commit_charge(run, run.protected_until)
+        state.will_expose(run)
 
 
 def run_ended(state: State, event: facts.RunEnded) -> None:
     run = state.runs.pop(event.run_id, None)
     if run is None:
         return
+    del state.running[run.workload.id]
     state.version += 1
     state.settle(run)
     if run.started_at is not None:
@@ -133,7 +142,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
     state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)
     for account in run.account.lineage:
-        account.running_slots -= run.allocation.slots
+        account.running -= state.uncharged_rate(run)
     if run.beneficiary is not None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
     if any(run.allocation.pool == number and run.allocation.mask >> node & 1 for number, node in state.troubled):
@@ -143,7 +152,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
         and not run.cancelled
         and (run.workload.resume or event.outcome is Outcome.LAUNCH_FAILED)
     ):
-        admit(state, Pending(run.workload, run.attempt + 1, event.at))
+        admit(state, Pending(run.workload, run.attempt + 1), known=True)
 
 
 def credit(state: State, run: Run, event: facts.RunEnded) -> None:
@@ -169,7 +178,8 @@ def refused(state: State, event: facts.ActionRefused) -> None:
         run.excused_until = state.now + state.policy.stop_timeout
         state.late.pop(run.id, None)
         state.orphans.pop(run.id, None)
-        heappush(state.exposures, (run.unprotected_at, run.id))
+        state.will_expose(run)
+        heappush(state.overdue, (state.overdue_at(run), run.id))
         state.claims += 1
         if beneficiary is not None:
             state.victims.get(beneficiary, {}).pop(run.id, None)
@@ -243,7 +253,7 @@ def rehome(state: State, run: Run) -> None:
         rest.commitment.add(run.rate, run.committed_until)
         old.commitment.add(-run.rate, run.committed_until)
         run.user.commitment.add(run.rate, run.committed_until)
-    rest.running_slots += run.allocation.slots
+    rest.running += state.uncharged_rate(run)
     if exposed:
         state.expose(run)
 
@@ -253,7 +263,7 @@ def requeue_all(state: State) -> None:
     for pending in list(state.pending.values()):
         if pending.workload.id not in state.holds:
             state.dequeue(pending)
-            admit(state, pending)
+            admit(state, pending, known=True)
     state.version += 1
     state.claims += 1
 
@@ -309,20 +319,20 @@ def start(state: State, action: plans.Start, now: Instant) -> None:
     user, info = queue.user, queue.info
     drop_hold(state, pending)
     state.dequeue(pending)
-    run = Run(action.run_id, pending.workload, pending.attempt, user, action.allocation,
-              info.rates[info.pools.index(action.allocation.pool)] if action.min_runtime else 0,
-              action.min_runtime, now)  # fmt: skip
+    rate = info.rates[info.pools.index(action.allocation.pool)] if info.charged else 0
+    run = Run(action.run_id, pending.workload, pending.attempt, user, action.allocation, rate, action.min_runtime, now)
+    run.charged = info.charged
     if isinstance(action.reason, Reserved):
         run.reservation, run.rate = action.reason.reservation_id, 0
     if isinstance(action.reason, OnHeldNodes):
         run.guest_until = action.reason.until
     state.banks[action.allocation.pool].take(action.allocation)
-    state.runs[run.id] = run
+    state.runs[run.id] = state.running[action.workload_id] = run
     for account in user.account.lineage:
-        account.running_slots += action.allocation.slots
+        account.running += action.allocation.slots * state.cluster.pools[action.allocation.pool].weight
     if run.rate:
         state.commit_charge(run, now + max(run.min_runtime, state.policy.commitment_floor))
-    heappush(state.overdue, (now + state.policy.start_timeout, run.id))
+    heappush(state.overdue, (state.overdue_at(run), run.id))
 
 
 def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
@@ -336,7 +346,7 @@ def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
     if isinstance(action.reason, PreemptedFor):
         run.beneficiary = action.reason.beneficiary
         state.victims.setdefault(run.beneficiary, {})[run.id] = None
-    heappush(state.overdue, (run.stop_by + state.policy.stop_timeout, run.id))
+    heappush(state.overdue, (state.overdue_at(run), run.id))
 
 
 def drain(state: State, action: plans.Drain, now: Instant) -> None:
@@ -377,8 +387,6 @@ def hold_granted(state: State, granted: plans.Hold, now: Instant) -> None:
     if moved is not None:
         commit_hold(state, pending, moved.pool, -1)
     commit_hold(state, pending, granted.pool, +1)
-    if not granted.claim:
-        queue.user.account.hold = granted.workload_id
     state.holds[granted.workload_id] = granted
     state.victims.setdefault(granted.workload_id, {})
 
@@ -400,8 +408,6 @@ def drop_hold(state: State, pending: Pending) -> None:
     granted = state.holds.pop(pending.workload.id, None)
     if granted is not None:
         commit_hold(state, pending, granted.pool, -1)
-        if pending.queue is not None and pending.queue.user.account.hold == pending.workload.id:
-            pending.queue.user.account.hold = None
         pending.waiting = None
         if pending.queue is not None:
             state.unexplained[pending.queue] = None
@@ -422,10 +428,24 @@ def hold_released(state: State, change: plans.HoldReleased, now: Instant) -> Non
 
 def end_reservation(state: State, reservation_id: str) -> None:
     state.charge_reservation(reservation_id, -1)
+    for run in state.runs.values():
+        if run.reservation == reservation_id:
+            leave_reservation(state, run)
     state.reservations.pop(reservation_id, None)
     state.reserved.pop(reservation_id, None)
     state.version += 1
     state.claims += 1
+
+
+def leave_reservation(state: State, run: Run) -> None:
+    """It goes on after the reservation that paid for it: from now on like any other run."""
+    run.reservation = None
+    if run.charged:
+        run.rate = charge_rate(run.workload.shape, state.cluster.pools[run.allocation.pool])
+        if run.started_at is not None:
+            state.meter(run, +1)
+    if run.started_at is not None and run.unprotected_at <= state.now and not run.stopping:
+        state.will_expose(run)
 
 
 INTENTIONS: dict[type[Any], Callable[[State, Any, Instant], None]] = {

@@ -186,7 +186,7 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
     Walks the runs from the one that is claimable last: the first set large enough without the rest gives T.
     """
     info, best_seen = queue.info, 0
-    wanted = info.shape.nodes
+    wanted, found = info.shape.nodes, list[Hold]()
     for number, width in info.pairs:
         among = trial.usable[number]
         for entry in trial.kept[number]:
@@ -203,8 +203,10 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
         if mask:
             chosen = _tidy(wanted, mask, until, runs, prefer)
             spared = tuple(run.id for _, run, mine in runs if not mine and run.allocation.mask & chosen)
-            return Hold(pending.workload.id, number, chosen, width, until, trial.now, spared=spared)
-    return NotEnoughClaimable(wanted, best_seen)
+            found.append(Hold(pending.workload.id, number, chosen, width, until, trial.now, spared=spared))
+    if not found:
+        return NotEnoughClaimable(wanted, best_seen)
+    return min(found, key=lambda hold: (hold.until, not hold.mask & prefer, hold.pool))
 
 
 def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) -> NodeMask:
@@ -247,7 +249,7 @@ def _may_stop(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Accoun
     if run.reservation is not None or (trial.state.exemptions_in_force and trial.state.guaranteed(leaf.path)):
         return False
     if leaf is mine.account:
-        if run.user is mine or trial.ratio(leaf) < 1.0:
+        if run.user is mine or trial.ratio(leaf) < 1.0 or not leaf.share:
             return False
         bound = (trial.user_usage(mine) + added) * (1000 + trial.policy.margin)
         return bound <= trial.user_usage(run.user) * 1000

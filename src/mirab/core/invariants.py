@@ -40,14 +40,14 @@ def _check_accounts(state: State) -> None:
         for account in run.account.lineage:
             usage[account.path] += run.rate if run.charged and run.started_at is not None else 0
             commitment[account.path] += run.rate if run.committed_until else 0
-            slots[account.path] += run.allocation.slots
+            slots[account.path] += state.uncharged_rate(run)
     for leaf, rate in state.charging.values():
         for account in leaf.lineage:
             usage[account.path] += rate
     for path, account in state.accounts.items():
         assert account.usage.rate == usage[path], f"{path} is charged {account.usage.rate}, its runs use {usage[path]}"
         assert account.commitment.rate == commitment[path], f"{path} commits another rate than its runs"
-        assert account.running_slots == slots[path], f"{path} counts {account.running_slots} slots, runs {slots[path]}"
+        assert account.running == slots[path], f"{path} counts {account.running} as running, runs {slots[path]}"
         assert account.held >= 0, f"{path} has given back more held charge than it took"
 
 

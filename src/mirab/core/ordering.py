@@ -49,13 +49,14 @@ def by_uncharged_usage(trial: Trial, leaf: Account) -> Key:
 
 
 def queue_key(trial: Trial, queue: Queue) -> Key:
-    """Where a queue stands inside its leaf."""
+    """Where a queue stands inside its leaf: uncharged work by uncharged usage."""
     head = queue.entries[min(trial.taken.get(queue, 0), len(queue.entries) - 1)]
     return QUEUE_KEYS[trial.policy.order](trial, queue, head.rank)
 
 
 def _by_user(trial: Trial, queue: Queue, rank: Rank) -> Key:
-    return (trial.user_usage(queue.user), queue.user.name, rank)
+    used = trial.user_usage if queue.info.charged else trial.user_uncharged
+    return (used(queue.user), queue.user.name, rank)
 
 
 def _by_submission(trial: Trial, queue: Queue, rank: Rank) -> Key:

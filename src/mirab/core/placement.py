@@ -16,9 +16,10 @@ def place(trial: Trial, info: ShapeInfo, account: Account) -> Allocation | None:
     for number, width in zip(info.pools, info.widths, strict=True):
         if trial.wide(number)[width].bit_count() < shape.nodes:
             continue
-        mask = choose(trial.banks[number], trial.open_nodes(number, info, account), shape, width)
-        if mask:
-            return allocation(number, mask, shape, width)
+        for room in trial.rooms(number, info, account):
+            mask = choose(trial.banks[number], room, shape, width)
+            if mask:
+                return allocation(number, mask, shape, width)
     return None
 
 

@@ -34,12 +34,11 @@ Size: TypeAlias = tuple[tuple[tuple[int, int], ...], int]
 class Pending:
     """A workload that waits. `attempt` is the number its next run will have."""
 
-    __slots__ = ("attempt", "queue", "queued_at", "rank", "waiting", "workload")
+    __slots__ = ("attempt", "queue", "rank", "waiting", "workload")
 
-    def __init__(self, workload: Workload, attempt: int, queued_at: Instant) -> None:
+    def __init__(self, workload: Workload, attempt: int) -> None:
         self.workload = workload
         self.attempt = attempt
-        self.queued_at = queued_at
         self.rank = rank(workload, attempt)
         self.queue: Queue | None = None
         self.waiting: Waiting | None = None
@@ -66,7 +65,8 @@ class ShapeInfo:
     )
 
     def __init__(self, shape: Shape, pools: tuple[int, ...], widths: tuple[int, ...], rates: tuple[ChargeRate, ...],
-                 min_runtime: Duration, commitment: Duration, stay: Duration, gang: bool) -> None:  # fmt: skip
+                 min_runtime: Duration, commitment: Duration, stay: Duration, charged: bool,
+                 gang: bool) -> None:  # fmt: skip
         self.shape = shape
         self.pools = pools
         self.widths = widths
@@ -80,7 +80,8 @@ class ShapeInfo:
         """How long a start counts as committed."""
         self.stay = stay
         """How long after its start it can be made to have left; `FOREVER` = not known."""
-        self.charged = min_runtime > 0
+        self.charged = charged
+        """Whether it is charged: under a minimum above 0, or whatever it asks where there is no contract."""
         self.size = (self.pairs, shape.nodes)
         """Shapes of one size find room together."""
         self.slots = shape.nodes * min(widths, default=0)

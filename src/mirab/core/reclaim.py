@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirab.core.clearing import Clearing, NoClearing, clear, coming_free
+from mirab.core.clearing import Clearing, NoClearing, clear, coming_free, plan_cost
 from mirab.core.queues import Pending, Queue, User
 from mirab.core.runs import Run
 from mirab.core.shares import Account
@@ -69,12 +69,10 @@ def _search(trial: Trial, queue: Queue, found: list[Run], reach: Reach) -> Clear
 
 
 def _clear_any(trial: Trial, queue: Queue, victims: list[Run]) -> Clearing | None:
-    """In the first pool where it can be done."""
-    for number, width in queue.info.pairs if victims else ():
-        plan = clear(trial, queue, victims, number, width)
-        if plan is not None:
-            return plan
-    return None
+    """In the pool where it loses least."""
+    plans = [clear(trial, queue, victims, number, width) for number, width in queue.info.pairs] if victims else []
+    complete = [plan for plan in plans if plan is not None]
+    return min(complete, key=lambda plan: (plan_cost(trial, list(plan.victims)), plan.pool), default=None)
 
 
 def claim(trial: Trial, queue: Queue, pending: Pending, plan: Clearing) -> None:

@@ -38,7 +38,7 @@ def _holder(reservation: Reservation) -> WorkloadId:
 def _forget(trial: Trial, reservation: Reservation) -> None:
     for kept in trial.kept:
         kept[:] = [entry for entry in kept if entry.reservation_id != reservation.id]
-    trial.forget_open_nodes()
+    trial.nodes_opened()
 
 
 def _choose(trial: Trial, reservation: Reservation, lost: Hold | None) -> None:

@@ -46,7 +46,7 @@ class Run:
         self.allocation = allocation
         self.rate = rate
         self.min_runtime = min_runtime
-        self.charged = min_runtime > 0
+        self.charged = rate > 0
         self.requested_at = now
         self.started_at: Instant | None = None
         self.protected_until: Instant = FOREVER
@@ -75,6 +75,14 @@ class Run:
         if self.started_at is None:
             return self.requested_at + self.min_runtime
         return max(self.protected_until, self.excused_until)
+
+    def overdue_at(self, start_timeout: Duration, stop_timeout: Duration) -> Instant:
+        """When what it was told to do should long have happened; `FOREVER` = it was told nothing."""
+        if self.stop_by is not None:
+            return self.stop_by + stop_timeout
+        if self.started_at is not None:
+            return FOREVER
+        return max(self.requested_at + start_timeout, self.excused_until)
 
     def limit_at(self) -> Instant:
         """When its time limit ends it; `FOREVER` = no limit known."""

@@ -18,7 +18,6 @@ from mirab.model.units import (
     Instant,
     RunId,
     UserName,
-    WorkloadId,
 )
 
 REST = "*"
@@ -61,7 +60,7 @@ class Account:
 
     __slots__ = (
         "_par_share", "_par_until", "children", "commitment", "entitlement", "equal_users", "exposed", "held",
-        "hold", "leaf", "lineage", "parent", "path", "running_slots", "save_for_gangs", "share", "uncharged",
+        "leaf", "lineage", "parent", "path", "running", "save_for_gangs", "share", "uncharged",
         "usage", "users", "waiting", "window",
     )  # fmt: skip
 
@@ -80,10 +79,9 @@ class Account:
         self.uncharged = usage_meter(now, half_life)
         self.commitment = Commitment()
         self.held: Charge = 0
-        self.hold: WorkloadId | None = None
         self.users: dict[UserName, User] = {}
         self.exposed: dict[RunId, Run] = {}
-        self.running_slots = 0
+        self.running = 0
         self.waiting = 0
         self.save_for_gangs = False
         self.equal_users = True

@@ -121,7 +121,7 @@ class Space:
             self._pinned[number] = masks
         return masks
 
-    def forget_open_nodes(self) -> None:
+    def nodes_opened(self) -> None:
         """What was kept has changed."""
         self._open.clear()
 
@@ -134,19 +134,35 @@ class Space:
 
     def open_nodes(self, number: int, info: ShapeInfo, account: Account, delay: Duration = 0) -> NodeMask:
         """Usable nodes on which work of this shape and account may start now, or after a delay."""
+        mask = 0
+        for room in self.rooms(number, info, account, delay):
+            mask |= room
+        return mask
+
+    def rooms(self, number: int, info: ShapeInfo, account: Account, delay: Duration = 0) -> list[NodeMask]:
+        """The same apart: inside each running reservation of the account, then outside.
+
+        A gang is wholly inside or wholly outside, else it would be half prepaid. Uncharged work of anybody may use
+        the idle part of a reservation.
+        """
         kept = self.kept[number]
         if not kept:
-            return self.usable[number]
-        mask = self._open_until(number, self.now + info.stay + delay)
-        welcome = [entry for entry in kept if entry.account and self._welcome(entry, info, account)]
-        if welcome:
-            gone = self.now + info.stay + delay
-            for entry in welcome:
-                mask |= entry.mask & self.usable[number]
-            for entry in kept:
-                if entry not in welcome and entry.until < gone:
-                    mask &= ~entry.mask
-        return mask
+            return [self.usable[number]]
+        gone = self.now + info.stay + delay
+        outside = self._open_until(number, gone)
+        if not any(entry.account for entry in kept):
+            return [outside]
+        inside = []
+        for entry in kept:
+            if entry.account and (not info.charged or covers(entry.account, account.path)):
+                mask = entry.mask & self.usable[number]
+                for other in kept:
+                    if other is not entry and other.until < gone:
+                        mask &= ~other.mask
+                inside.append(mask)
+        if not info.charged:
+            return [outside | sum(inside)] if len(inside) < 2 else [*inside, outside]
+        return [*inside, outside]
 
     def _open_until(self, number: int, gone: Instant) -> NodeMask:
         """Usable nodes that are kept for nobody before that instant."""
@@ -158,9 +174,6 @@ class Space:
                     mask &= ~entry.mask
             self._open[number, gone] = mask
         return mask
-
-    def _welcome(self, entry: Kept, info: ShapeInfo, account: Account) -> bool:
-        return not info.charged or covers(entry.account, account.path)
 
     def has_room(self, size: Size) -> bool:
         """Whether as many nodes have as many slots free, whoever they are kept for."""
@@ -206,13 +219,20 @@ class Space:
         self._wide[given.pool] = None
         self.fresh[given.pool].append(given.mask)
 
-    def headroom(self) -> int:
-        """Slots that uncharged work leaves free."""
-        return self.state.cluster.slots * self.policy.headroom // 1000
+    def headroom(self, number: int) -> int:
+        """Slots of a pool that uncharged work leaves free."""
+        return self.banks[number].pool.slots * self.policy.headroom // 1000
 
-    def gpus_free(self) -> int:
-        """Free slots on usable nodes."""
-        return sum(bank.free_slots(usable) for bank, usable in zip(self.banks, self.usable, strict=True))
+    def slots_free(self, number: int) -> int:
+        """Free slots on the usable nodes of a pool."""
+        return self.banks[number].free_slots(self.usable[number])
+
+    def beside_headroom(self, info: ShapeInfo) -> bool:
+        """Whether some pool would keep its headroom, or all that it can, beside one more of the shape."""
+        return any(self._keeps_headroom(number, width * info.shape.nodes) for number, width in info.pairs)
+
+    def _keeps_headroom(self, number: int, slots: int) -> bool:
+        return self.slots_free(number) >= slots + min(self.headroom(number), self.banks[number].pool.slots - slots)
 
     def kept_entry(self, number: int, mask: NodeMask) -> Kept | None:
         """Whose kept nodes these are, if anybody's."""

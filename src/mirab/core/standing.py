@@ -16,6 +16,7 @@ class Standings:
         self.policy = state.policy
         self.now = now
         self.givers: dict[tuple[Account, Charge], list[Account]] = {}
+        self.user_given: dict[User, Charge] = {}
         self.given_uncharged: dict[Account, Charge] = {}
         self._weighed: dict[Account, tuple[Charge, int]] = {}
         self._ratios: dict[Account, float] = {}
@@ -93,6 +94,11 @@ class Standings:
             used = self._user_usage[user] = self.state.user_usage(user, self.now)
         return used
 
+    def user_uncharged(self, user: User) -> Charge:
+        """Uncharged usage of a user, with what this decision has given."""
+        start = self.now - self.policy.window
+        return user.uncharged.between(start, self.now) + self.user_given.get(user, 0)
+
     def uncharged_ratio(self, account: Account) -> float:
         """Uncharged usage over entitlement, with what this decision has given."""
         ratio = self._uncharged_ratios.get(account)
@@ -102,8 +108,9 @@ class Standings:
             self._uncharged_ratios[account] = ratio
         return ratio
 
-    def add_uncharged(self, leaf: Account, amount: Charge) -> None:
-        for account in leaf.lineage:
+    def add_uncharged(self, user: User, amount: Charge) -> None:
+        self.user_given[user] = self.user_given.get(user, 0) + amount
+        for account in user.account.lineage:
             self.given_uncharged[account] = self.given_uncharged.get(account, 0) + amount
             self._uncharged_ratios.pop(account, None)
 

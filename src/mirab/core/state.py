@@ -9,7 +9,7 @@ from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.core.nodes import Bank, NodeState
 from mirab.core.queues import Pending, Queue, ShapeInfo, Size, User
 from mirab.core.runs import Run
-from mirab.core.shares import Account, Window, rows
+from mirab.core.shares import REST, Account, Window, rows
 from mirab.model.accounts import Budgets
 from mirab.model.events import Event
 from mirab.model.plans import Hold, Plan
@@ -65,9 +65,11 @@ class State:
         self.troubled: dict[tuple[int, int], NodeState] = {}
         self.window = Window(policy.window, now, cluster.charge_units)
         self.accounts: dict[AccountPath, Account] = {}
+        self.open_accounts: dict[AccountPath, None] = {}
         self.partings: dict[tuple[Account, Account], tuple[Account, Account]] = {}
         self.budgets = budgets
         self.runs: dict[RunId, Run] = {}
+        self.running: dict[WorkloadId, Run] = {}
         self.pending: dict[WorkloadId, Pending] = {}
         self.held: dict[WorkloadId, tuple[Pending, str]] = {}
         self.rejected: dict[WorkloadId, Pending] = {}
@@ -134,12 +136,15 @@ class State:
         while self.overdue:
             at, run_id = self.overdue[0]
             run = self.runs.get(run_id)
-            current = run is not None and (run.started_at is None or run.stopping)
+            current = run is not None and self.overdue_at(run) == at
             if current and at > now:
                 return
             heappop(self.overdue)
             if current and run is not None:
                 self.late[run_id] = run
+
+    def overdue_at(self, run: Run) -> Instant:
+        return run.overdue_at(self.policy.start_timeout, self.policy.stop_timeout)
 
     def _enforce_exemptions(self, now: Instant) -> None:
         """Exceptions begin and, above all, end by themselves."""
@@ -178,7 +183,11 @@ class State:
         account = self.accounts.get(path)
         if account is None or account.leaf:
             return account
-        return self.accounts.get(AccountPath(f"{path}/*"))
+        return self.accounts.get(AccountPath(f"{path}/{REST}"))
+
+    def is_open(self, path: AccountPath) -> bool:
+        """Whether the budgets in force name the account; closed ones keep what they used and take nothing new."""
+        return path in self.open_accounts
 
     def minimum_in_force(self, account: AccountPath, declared: Duration) -> Duration:
         """The contract: what was declared, bounded by the cap (or by an exemption's longer one)."""
@@ -233,6 +242,7 @@ class State:
     def install(self, budgets: Budgets) -> None:
         """Bring the accounts in line with a tree: new ones are born, missing ones close, all keep what they used."""
         self.budgets = budgets
+        self.open_accounts = {path: None for path, _, _ in budgets.walk()}
         self.partings.clear()
         wanted = dict.fromkeys(self.accounts, 0)
         for path, share, parent in rows(budgets):
@@ -240,7 +250,9 @@ class State:
             if path not in self.accounts:
                 above = self.accounts[parent] if parent else None
                 self.accounts[path] = Account(path, above, share, self.window, self.now, self.policy.half_life)
-        for path, budget, _ in budgets.walk():
+        for path, budget, share in budgets.walk():
+            if not budget.children and not self.accounts[path].leaf:
+                wanted[AccountPath(f"{path}/{REST}")] = share
             self.accounts[path].save_for_gangs = budget.save_for_gangs
             self.accounts[path].equal_users = budget.equal_users
         for path, share in wanted.items():
@@ -265,6 +277,7 @@ class State:
                 minimum,
                 max(minimum, self.policy.commitment_floor),
                 self._stay(shape, minimum),
+                minimum > 0 or not self.policy.contract,
                 shape.nodes >= self.policy.hold_smallest_nodes and self.policy.backfill != "any",
             )
         return self.shapes[key]
@@ -338,6 +351,11 @@ class State:
             if not gangs:
                 del self.gangs[queue.user.account]
 
+    def will_expose(self, run: Run) -> None:
+        """Let it be known when its minimum ends, if the policy lets anybody stop it then."""
+        if self.policy.preemption == "budget" or (self.policy.preemption == "priority" and run.workload.preemptible):
+            heappush(self.exposures, (run.unprotected_at, run.id))
+
     def expose(self, run: Run) -> None:
         """Its minimum is over: the contract protects it no longer."""
         if run.charged:
@@ -400,7 +418,7 @@ class State:
             account = self.leaf_for(AccountPath(reservation.account))
             if hold is None or account is None:
                 return
-            rate = reservation.nodes * reservation.gpus_per_node * self.cluster.pools[hold.pool].weight
+            rate = hold.mask.bit_count() * hold.slots_per_node * self.cluster.pools[hold.pool].weight
             self.charging[reservation_id] = (account, rate)
         account, rate = self.charging[reservation_id]
         for above in account.lineage:

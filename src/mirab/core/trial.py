@@ -30,6 +30,7 @@ from mirab.model.reasons import (
 from mirab.model.resources import Allocation
 from mirab.model.units import (
     FOREVER,
+    ChargeRate,
     Duration,
     Instant,
     RunId,
@@ -64,7 +65,7 @@ class Trial(Space, Standings):
         self._going: list[Run] | None = None
         self.taken: dict[Queue, int] = {}
         self.hold_of: dict[Account, list[WorkloadId]] = {}
-        self.given_slots: dict[Account, int] = {}
+        self.given_charge: dict[Account, ChargeRate] = {}
         self.reaches: dict[tuple[RunId, ...], Reach] = {}
         self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
         self.coming: dict[int, list[tuple[int, int]]] = {}
@@ -77,16 +78,15 @@ class Trial(Space, Standings):
 
     def start(self, queue: Queue, workload_id: WorkloadId, given: Allocation, reason: StartReason) -> None:
         """Give the nodes to the workload."""
-        info, pending = queue.info, self.state.pending[workload_id]
+        info, pending, leaf = queue.info, self.state.pending[workload_id], queue.user.account
         run_id = RunId(f"{workload_id}.{pending.attempt}")
         minimum = self._minimum(queue)
         entry = self.kept_entry(given.pool, given.mask) if self.kept[given.pool] else None
-        if entry is not None and entry.holder != workload_id:
-            reason = (
-                Reserved(entry.reservation_id)
-                if entry.reservation_id and covers(entry.account or "/", queue.user.account.path)
-                else OnHeldNodes(entry.holder, entry.until)
-            )
+        inside = entry is not None and not given.mask & ~entry.mask
+        if entry is not None and entry.reservation_id and inside and covers(entry.account or "/", leaf.path):
+            reason = Reserved(entry.reservation_id)
+        elif entry is not None and entry.holder != workload_id:
+            reason = OnHeldNodes(entry.holder, entry.until)
             self.wake(entry.until - min(info.shape.grace, self.policy.grace_max))
         self.take(given)
         if workload_id in self.holds:
@@ -97,8 +97,8 @@ class Trial(Space, Standings):
             self.add_commitment(queue.user, rate * max(minimum, self.policy.commitment_floor))
         self.actions.append(Start(run_id, workload_id, given, minimum, reason, pending.attempt > 1))
         self.started[workload_id] = None
-        leaf = queue.user.account
-        self.given_slots[leaf] = self.given_slots.get(leaf, 0) + given.slots
+        weight = self.banks[given.pool].pool.weight
+        self.given_charge[leaf] = self.given_charge.get(leaf, 0) + given.slots * weight
         if info.charged:
             self.wake(self.now + minimum)
 
@@ -145,9 +145,9 @@ class Trial(Space, Standings):
         self.hold_changes.append(hold)
         self.keep(hold)
 
-    def wait(self, pending: Pending, reason: WaitReason, again_at: Instant = FOREVER) -> None:
+    def wait(self, pending: Pending, reason: WaitReason, again_at: Instant | None = None) -> None:
         """Record why a workload waits, if that is news."""
-        again_at = min(again_at, self.now + self.policy.review) if again_at == FOREVER else again_at
+        again_at = self.now + self.policy.review if again_at is None else again_at
         known, queue = pending.waiting, pending.queue
         if queue is None or (known is not None and self._is_old_news(known, reason)):
             return

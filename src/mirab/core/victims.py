@@ -132,10 +132,11 @@ def givers(trial: Trial, leaf: Account, added: Charge) -> list[Account]:
     known = trial.givers.get((leaf, added))
     if known is None:
         state = trial.state
+        may_within = trial.ratio(leaf) >= 1.0 and leaf.share > 0
         known = trial.givers[leaf, added] = [
             other
             for other in state.exposed_leaves
-            if (trial.ratio(leaf) >= 1.0 if other is leaf else trial.may_take(leaf, other, added))
+            if (may_within if other is leaf else trial.may_take(leaf, other, added))
             and not (state.exemptions_in_force and state.guaranteed(other.path))
         ]
     return known
