@@ -19,7 +19,7 @@ from mirab.model.settings import settings
 from mirab.sim import scenarios
 from mirab.sim.engine import Ending, Replayed
 from mirab.sim.synthetic import SynthOptions, synthesize
-from tests.cli.conftest import Mirab
+from tests.cli.conftest import Mirab, write_log
 
 
 def test_sim_says_it_in_text_json_and_a_page(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
@@ -188,3 +188,13 @@ def test_work_that_never_ends_is_not_passed_over_in_silence(ending: Ending, caps
     warn_of_leftovers(Replayed(State(trace.cluster, trace.budgets, POLICIES["budget"]), 1, 0, ending, 3))
     told = capsys.readouterr().err
     assert ("3 workloads never ended" in told and ending.value in told) == (ending in (Ending.STUCK, Ending.CIRCLING))
+
+
+def test_the_story_names_its_time_zone_as_a_sentence_does(
+    mirab: Mirab, cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    log = write_log(tmp_path / "jobs.csv", ["b,1600000060,blue,bob,debug,1,1,600,600,3600"])
+    record = tmp_path / "record.jsonl"
+    assert mirab("sim", log, "--cluster", cluster, "--journal", record).code == 0
+    assert "under policy budget, times in UTC\n" in mirab("explain", record, "b").out

@@ -113,7 +113,10 @@ def test_a_worker_that_dies_or_fails_ends_the_command(
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_the_workers_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_who_stops_the_command_stops_the_workers_too(tmp_path: Path, number: signal.Signals, code: int) -> None:
     mirab = [sys.executable, "-m", "mirab"]
     subprocess.run([*mirab, "synth", "--nodes", "64", "--days", "60", "--out", "in"], cwd=tmp_path, check=True)
     words = ["sweep", "in/workloads.csv.gz", "--cluster", "in/cluster.yaml", "--set", "window=1d,7d", "--jobs", "2"]
@@ -131,11 +134,22 @@ def test_ctrl_c_stops_the_workers_too(tmp_path: Path) -> None:
         time.sleep(1)
         assert process.poll() is None, process.communicate()
         workers = children(process.pid)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err.strip()) == (130, "", "")
+    assert (process.returncode, out, err.strip()) == (code, "", "")
     assert len(workers) == 2
-    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    deadline = time.monotonic() + 20
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in workers if alive(pid)]
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and whom nobody has asked for its code does not."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
 
 
 def children(pid: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -65,4 +66,58 @@ def test_ctrl_c_in_the_middle_leaves_quietly_and_leaves_nothing_behind(tmp_path:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert (out, err.strip()) == ("", "")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["policies"], ["--help"], ["policies", "--json"]])
+def test_a_full_disk_under_standard_output_is_named(words: list[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "wb") as full:
+        said = subprocess.run([*MIRAB, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert said.returncode == 1
+    assert said.stderr.startswith("mirab: standard output could not be written, the disk is full")
+    assert said.stderr.count("\n") == 1
+
+
+def test_closed_streams_are_no_fault(log: Path) -> None:
+    closed = subprocess.run(["sh", "-c", '"$@" >&- 2>&-', "sh", *MIRAB, "sim", str(log)], check=False)
+    assert closed.returncode == 0
+
+
+def test_a_locale_without_unicode_gets_the_same_bytes(log: Path) -> None:
+    old = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [*MIRAB, "policies", "--json"], [*MIRAB, "sim", str(log)]
+    for each in words:
+        said = subprocess.run(each, env=old, capture_output=True, check=False)
+        assert (said.returncode, said.stderr) == (0, b"")
+        said.stdout.decode("utf-8")
+
+
+def test_a_log_whose_name_is_no_text(log: Path, tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/j\xff.csv"
+    os.rename(log, odd)
+    said = subprocess.run(
+        [*map(os.fsencode, MIRAB), b"sim", odd, b"--json", odd + b".json"], capture_output=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    assert b"Replay of j?" in said.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_go_it_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    subprocess.run([*MIRAB, "synth", "--nodes", "64", "--days", "60", "--out", "in"], cwd=tmp_path, check=True)
+    (tmp_path / "out").mkdir()
+    words = ["sim", "in/workloads.csv.gz", "--cluster", "in/cluster.yaml", "--journal", "out/record.jsonl"]
+    with subprocess.Popen(
+        [*MIRAB, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "out").iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert process.poll() is None, process.communicate()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.strip()) == (128 + number, "", "")
     assert list((tmp_path / "out").iterdir()) == []

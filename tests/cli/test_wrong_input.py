@@ -202,3 +202,77 @@ def test_without_the_right_to_write(log: Path, cluster: Path, tmp_path: Path) ->
     assert said.returncode == 4
     assert "may not be opened by you" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("option", ["--html", "--journal", "--save-cluster"])
+def test_only_the_report_goes_to_standard_output(
+    mirab: Mirab, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = mirab("sim", log, option, "-")
+    assert said.code == 2
+    assert "./-" in said.sentence
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--form", "slrum"), ("--from", "yesterday"), ("--to", "2017-13-01"), ("--timezone", "Mars")]
+)
+def test_an_option_that_no_log_could_make_right_is_a_wrong_usage(
+    mirab: Mirab, log: Path, option: str, value: str
+) -> None:
+    said = mirab("sim", log, option, value)
+    assert said.code == 2
+    assert value in said.sentence
+
+
+def test_an_empty_name_is_no_folder(mirab: Mirab) -> None:
+    said = mirab("sim", "")
+    assert said.code == 3
+    assert "an empty name" in said.sentence
+
+
+def test_an_output_below_a_file_does_not_ask_for_a_folder_there(mirab: Mirab, log: Path) -> None:
+    said = mirab("sim", log, "--json", log / "report.json")
+    assert said.code == 1
+    assert "a part of the path is a file" in said.sentence
+
+
+def test_a_question_ends_with_one_mark(mirab: Mirab, log: Path) -> None:
+    assert "'budget'? See" in mirab("sim", log, "--policy", "bugdet").sentence
+
+
+def test_a_duration_beyond_reason(mirab: Mirab, log: Path) -> None:
+    said = mirab("sim", log, "--set", "cadence=99999999999999d")
+    assert said.code == 2
+    assert "cadence cannot be" in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--days", "0"), ("--load", "1e9"), ("--accounts", "9999999"), ("--users", "99999999"), ("--nodes", "9999999")],
+)
+def test_synth_refuses_what_no_machine_holds(mirab: Mirab, tmp_path: Path, option: str, value: str) -> None:
+    said = mirab("synth", option, value, "--out", tmp_path)
+    assert said.code == 2
+    assert option in said.sentence
+
+
+def test_a_damaged_record(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    assert mirab("sim", log, "--cluster", cluster, "--journal", record).code == 0
+    lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+    record.write_text("".join([*lines[:2], '{"facts": a\n', *lines[2:]]), encoding="utf-8")
+    said = mirab("explain", record, "a")
+    assert said.code == 1
+    assert f"{record} is a damaged record" in said.sentence
+
+
+def test_a_record_that_was_cut_short_says_so(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl.gz"
+    assert mirab("sim", log, "--cluster", cluster, "--journal", record).code == 0
+    assert "cut short" not in mirab("explain", record, "nobody").sentence
+    record.write_bytes(record.read_bytes()[:-40])
+    said = mirab("explain", record, "nobody")
+    assert said.code == 3
+    assert "The record is cut short" in said.sentence

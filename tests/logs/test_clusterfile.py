@@ -245,7 +245,12 @@ def test_policy_files(tmp_path: Path) -> None:
         POLICIES["fifo"], ["cadence=0"]
     )
     assert read_policy(written(tmp_path, "policy: quota\n", "p.yaml")) == POLICIES["quota"]
-    for text, message in (("", "is empty"), ("base: nix\n", "did you mean"), ("window: [1d]\n", "window holds a list")):
+    for text, message in (
+        ("", "is empty"),
+        ("base: nix\n", "known are budget"),
+        ("base: bugdet\n", "did you mean budget"),
+        ("window: [1d]\n", "window holds a list"),
+    ):
         with pytest.raises(LogError, match=message):
             read_policy(written(tmp_path, text, "p.yaml"))
 
@@ -315,7 +320,7 @@ def test_rules_can_ask_for_the_name_of_a_job(tmp_path: Path) -> None:
         ("contract: {rules: [{match: {slots: 2-1}}]}\n", r":1: slots: '2-1' is not a size: write 4, 1-2, <=2 or >8"),
         ("contract: {rules: [{match: {slots: 2, gpus: 2}}]}\n", r":1: match names both gpus and slots"),
         ("contract: {resume: maybe}\n", r":1: resume: 'maybe' is neither yes nor no"),
-        ("rules: []\n", r":1: the file has no key 'rules': did you mean"),
+        ("rules: []\n", r":1: the file has no key 'rules': known are contract"),
         ("", r":1: the file has no 'contract': add it"),
     ],
 )

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
+import os
+import tarfile
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from mirab.logs.detect import load
 from mirab.logs.errors import LogError
-from mirab.logs.intake import FIELDS_MISSING
+from mirab.logs.intake import FIELDS_MISSING, LONGEST_NAME
+from mirab.logs.options import LoadOptions
 from tests.logs.helpers import FIXTURES, adds_up, dropped, ids, native, read
 
 PLAIN = native("1,0,a,u,1,1,60", "2,5,a,u,1,1,60")
@@ -145,3 +150,68 @@ def test_line_49_a_million_rows_stream(tmp_path: Path) -> None:
     )
     grown = int(subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True).stdout)
     assert grown * 1024 < 700 * 1_000_000
+
+
+AD = """\
+ClusterId = {number}
+ProcId = 0
+QDate = 1600000000
+JobStartDate = 1600000010
+CompletionDate = 1600000100
+Owner = "u"
+RequestGpus = 1
+"""
+ADS = [AD.format(number=number) for number in (1, 2, 3)]
+
+
+def test_a_folder_with_an_archive_in_it_gives_every_job(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "history.tar.gz", "w:gz") as archive:
+        for number, ad in enumerate(ADS[:2]):
+            member = tarfile.TarInfo(f"history/{number}")
+            member.size = len(ad)
+            archive.addfile(member, io.BytesIO(ad.encode()))
+    (tmp_path / "history.3").write_text(ADS[2], encoding="utf-8")
+    assert len(load(tmp_path).arrivals) == 3
+
+
+def test_a_folder_of_folders_and_a_folder_of_other_things(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    with pytest.raises(LogError, match="folder without files"):
+        load(tmp_path)
+    (tmp_path / "notes").write_text("nothing of interest\n", encoding="utf-8")
+    with pytest.raises(LogError, match="none of its files holds a job: name the file of the log"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("length", [2, 10])
+def test_a_gzip_cut_before_its_first_byte_is_not_called_empty(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(b"submit_s,account\n" * 99)[:length])
+    with pytest.raises(LogError, match="cut short"):
+        load(path)
+
+
+def test_a_pipe_is_refused_before_anything_is_taken_from_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LogError, match="is a pipe, and a log is read more than once: save it as a file"):
+        load(tmp_path / "pipe")
+
+
+def test_noise_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "noise"
+    path.write_bytes(Random(1).randbytes(3000))
+    with pytest.raises(LogError, match="is not a text"):
+        load(path)
+
+
+def test_a_name_without_end_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f"submit_s,account,gpus_per_node,nodes,run_s\n0,{'x' * 10**6},1,1,60\n", encoding="utf-8")
+    assert len(load(path).arrivals[0].workload.account) == LONGEST_NAME
+
+
+def test_columns_that_make_no_job_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("a|b\n", encoding="utf-8")
+    with pytest.raises(LogError, match="--columns names no jobid and no submit and no elapsed"):
+        load(path, LoadOptions(columns="a,b"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mirab.cli.options import QUIET_OPTION, LogChoice, OutputChoice
+from mirab.cli.options import QUIET_OPTION, LogChoice, OutputChoice, OutputFile
 from mirab.cli.output import check_outputs, emit, say
 
 LOG, CLUSTER = "philly-2017-10.csv.gz", "cluster.yaml"
@@ -19,7 +19,14 @@ def bundled(name: str) -> Path:
 
 
 @click.command()
-@click.option("--html", metavar="FILE", default="mirab-demo.html", show_default=True, help="The page with pictures.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=OutputFile(),
+    default="mirab-demo.html",
+    show_default=True,
+    help="The page with pictures.",
+)
 @click.option("--json", metavar="FILE", help="The two reports as JSON; - for standard output, in place of the text.")
 @QUIET_OPTION
 def command(html: str, json: str | None, quiet: bool) -> None:

@@ -60,7 +60,8 @@ def _usage(error: BaseException) -> str:
     assert isinstance(error, click.ClickException)
     context = getattr(error, "ctx", None)
     hint = f" See '{context.command_path} --help'." if context is not None else ""
-    return f"{error.format_message().rstrip('.')}.{hint}"
+    message = error.format_message().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'}{hint}"
 
 
 _OS_ADVICE = {
@@ -81,9 +82,14 @@ _OS_ADVICE = {
 
 def _os(error: BaseException) -> str:
     assert isinstance(error, OSError)
-    name = os.fspath(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else "a file"
+    name = os.fspath(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else _nameless(error)
     advice = _OS_ADVICE.get(error.errno or 0, f"could not be used: {error.strerror or error}")
     return f"{name if isinstance(name, str) else os.fsdecode(name)} {advice}."
+
+
+def _nameless(error: OSError) -> str:
+    """What an error without a name is about: files that are written name themselves, standard output does not."""
+    return "standard output" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "a file"
 
 
 def _memory(_: BaseException) -> str:

@@ -54,6 +54,7 @@ def load_options(choice: LogChoice) -> LoadOptions:
     from mirab.logs.contracts import ContractRules, read_contract
     from mirab.logs.options import LoadOptions
 
+    _check_words(choice)
     try:
         contract = read_contract(Path(choice.contract)) if choice.contract else ContractRules()
     except ValueError as error:
@@ -75,6 +76,24 @@ def load_options(choice: LogChoice) -> LoadOptions:
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _check_words(choice: LogChoice) -> None:
+    """The options whose words the log has no say in."""
+    from mirab.logs.detect import FORMS
+    from mirab.logs.moments import Calendar, parse_moment
+
+    if choice.form is not None and choice.form not in FORMS:
+        raise click.UsageError(f"--form: {choice.form!r} is not known: choose one of {', '.join(FORMS)}")
+    try:
+        calendar = Calendar(choice.timezone)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for name, when in (("--from", choice.begin), ("--to", choice.end)):
+        try:
+            _ = None if when is None else parse_moment(when, calendar)
+        except ValueError as error:
+            raise click.UsageError(f"{name}: {error}") from error
 
 
 def choose_policies(names: str, settings: Sequence[str] = ()) -> list[Policy]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from io import TextIOWrapper
+from typing import Any, TextIO
 
 import click
 
@@ -108,4 +110,26 @@ def _forget_stdout() -> None:
 
 
 def main() -> None:
+    _open_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _leave)
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """A closed stream swallows what is written; files and pipes get UTF-8, terminals escapes for what they lack."""
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # open until the process ends
+
+
+def _leave(number: int, _: object) -> None:
+    """Told to go: everything half made is cleared away, as after Ctrl-C, and the shell learns why."""
+    raise SystemExit(128 + number)

@@ -52,6 +52,17 @@ class OutputChoice:
         return self.json != "-"
 
 
+class OutputFile(click.ParamType[str]):
+    """A file to write; ``-`` is none, as standard output belongs to the report."""
+
+    name = "file"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "-":
+            self.fail("this cannot go to standard output: name a file, or ./- for one of that name", param, ctx)
+        return value
+
+
 LOG_OPTIONS = (
     click.argument("log", metavar="LOG"),
     click.option("--form", metavar="NAME", help="Form of the log, where it is not recognised by itself."),
@@ -71,7 +82,12 @@ LOG_OPTIONS = (
 
 OUTPUT_OPTIONS = (
     click.option("--json", metavar="FILE", help="The report as JSON; - for standard output, in place of the text."),
-    click.option("--html", metavar="FILE", help="The report as one page with pictures, which needs nothing else."),
+    click.option(
+        "--html",
+        metavar="FILE",
+        type=OutputFile(),
+        help="The report as one page with pictures, which needs nothing else.",
+    ),
 )
 
 SETTING_OPTION = click.option(

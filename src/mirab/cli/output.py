@@ -116,6 +116,8 @@ def _check_output(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(21, "Is a directory", os.fspath(path))
     parent = Path(os.path.realpath(path)).parent
+    if parent.exists() and not parent.is_dir():
+        raise NotADirectoryError(20, "Not a directory", os.fspath(path))
     if not parent.is_dir():
         raise NotFoundError(
             f"{path} cannot be written: the folder {parent} does not exist. Make it first: mkdir -p {parent}"
@@ -131,8 +133,8 @@ def check_input(name: str, *, folder: bool = False) -> Path:
         OSError: it is not, or is a folder, or may not be read.
     """
     path = Path(name)
-    if not path.exists():
-        raise FileNotFoundError(2, "No such file", name)
+    if not name or not path.exists():
+        raise FileNotFoundError(2, "No such file", name or "'' (an empty name)")
     if path.is_dir() and not folder:
         raise IsADirectoryError(21, "Is a directory", name)
     if not os.access(path, os.R_OK):

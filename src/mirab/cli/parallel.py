@@ -5,16 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from errno import ETIMEDOUT
 from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirab.cli.exits import UnusableError
+from mirab.cli.exits import Exit, UnusableError
 from mirab.cli.progress import bar
 from mirab.cli.replaying import measured
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 Report = dict[str, Any]
 POLL_S = 0.1
+PARENT_POLL_S = 1.0
 
 _trace: Trace | None = None
 """What a worker process replays: inherited, not sent."""
@@ -46,7 +49,7 @@ def measured_all(
     context = multiprocessing.get_context("fork")
     _trace, _reached = trace, context.RawArray("q", len(policies))
     with ExitStack() as ending:
-        pool = ProcessPoolExecutor(at_once, context, initializer=_begin_worker)
+        pool = ProcessPoolExecutor(at_once, context, initializer=_begin_worker, initargs=(os.getpid(),))
         ending.callback(_end_pool, pool)
         tell = ending.enter_context(bar(f"{len(policies)} replays", trace.ends_at * len(policies), quiet=quiet))
         futures = [pool.submit(_measure, number, policy) for number, policy in enumerate(policies)]
@@ -75,9 +78,17 @@ def _check(future: Future[Report]) -> None:
         ) from error
 
 
-def _begin_worker() -> None:
-    """A worker dies quietly when the person stops the command."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _begin_worker(parent: int) -> None:
+    """A worker dies quietly when the person stops the command, and when the command is killed."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
+
+
+def _outlive_nobody(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_S)
+    os._exit(Exit.FAILED)
 
 
 def _measure(number: int, policy: Policy) -> Report:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from mirab.cli.options import QUIET_OPTION, SETTING_OPTION, LogChoice, OutputChoice, log_options, output_options
+from mirab.cli.options import (
+    QUIET_OPTION,
+    SETTING_OPTION,
+    LogChoice,
+    OutputChoice,
+    OutputFile,
+    log_options,
+    output_options,
+)
 from mirab.cli.output import check_outputs, emit
 
 
@@ -23,9 +31,13 @@ def _help_sacct(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option("--until", metavar="WHEN", help="Decide nothing after this time: a date, or 10d from the start.")
 @output_options
 @click.option(
-    "--journal", metavar="FILE", help="Record every decision, for `mirab explain`; gzip where it ends in .gz."
+    "--journal",
+    metavar="FILE",
+    type=OutputFile(),
+    help="Record every decision, for `mirab explain`; gzip where it ends in .gz.",
 )
-@click.option("--save-cluster", metavar="FILE", help="Write the cluster and the budgets, as given or inferred (YAML).")
+@click.option("--save-cluster", metavar="FILE", type=OutputFile(),
+              help="Write the cluster and the budgets, as given or inferred (YAML).")  # fmt: skip
 @QUIET_OPTION
 @click.option("--help-sacct", is_flag=True, is_eager=True, expose_value=False, callback=_help_sacct,
               help="Print the sacct command that makes a log, and exit.")  # fmt: skip

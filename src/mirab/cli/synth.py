@@ -19,15 +19,41 @@ SCENARIOS = ("normal-week", "small-burst", "large-training", "maintenance")
 @click.command()
 @click.option("--out", metavar="FOLDER", default="synthetic", show_default=True, help="Where the three files go.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another log of the same shape.")
-@click.option("--nodes", type=int, default=128, show_default=True)
-@click.option("--gpus-per-node", type=int, default=8, show_default=True)
-@click.option("--days", type=int, help="Length of the log. Default: 30, and 7 for a scenario.")
-@click.option("--load", type=float, default=1.16, show_default=True, help="Offered GPU-time / capacity.")
-@click.option("--workloads", type=int, help="Exactly so many rows, over the days in which they make the load.")
-@click.option("--accounts", type=int, help="So many teams. Default: the reference's 15 in 5 programs.")
-@click.option("--users", type=int, default=150, show_default=True, help="Users in all.")
+@click.option("--nodes", metavar="N", type=click.IntRange(1, 100_000), default=128, show_default=True)
+@click.option("--gpus-per-node", metavar="N", type=click.IntRange(1, 1_000), default=8, show_default=True)
 @click.option(
-    "--size-scale", type=int, default=1, show_default=True, help="Every workload on so many times more nodes."
+    "--days", metavar="N", type=click.IntRange(1, 3_660), help="Length of the log. Default: 30, and 7 for a scenario."
+)
+@click.option(
+    "--load",
+    metavar="X",
+    type=click.FloatRange(0, 100, min_open=True),
+    default=1.16,
+    show_default=True,
+    help="Offered GPU-time / capacity.",
+)
+@click.option(
+    "--workloads",
+    metavar="N",
+    type=click.IntRange(1, 10_000_000),
+    help="Exactly so many rows, over the days in which they make the load.",
+)
+@click.option(
+    "--accounts",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    help="So many teams. Default: the reference's 15 in 5 programs.",
+)
+@click.option(
+    "--users", metavar="N", type=click.IntRange(1, 1_000_000), default=150, show_default=True, help="Users in all."
+)
+@click.option(
+    "--size-scale",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Every workload on so many times more nodes.",
 )
 @click.option("--troubles/--no-troubles", default=True, show_default=True, help="Hardware events.")
 @click.option("--scenario", type=click.Choice(SCENARIOS), help="A week in which one thing happens.")

@@ -119,7 +119,9 @@ def no_jobs(intake: Intake) -> LogError:
     reasons = "; ".join(
         f"{number:,} x {reason} (line {lines[0]})" for reason, (number, lines) in sorted(intake.dropped.items())
     )
-    return LogError(f"none of its {intake.rows:,} rows can be used as {intake.form}: {reasons}", remedy="check --form")
+    return LogError(
+        f"none of its {plural(intake.rows, 'row')} can be used as {intake.form}: {reasons}", remedy="check --form"
+    )
 
 
 def _choose_unit(intake: Intake, options: LoadOptions, given: ClusterFile | None) -> str:
@@ -247,7 +249,8 @@ def _unknown_accounts(arrivals: list[Arrival], budgets: Budgets, given: ClusterF
             given.path,
             remedy="choose another --account-by, or leave out budgets: to have them inferred",
         )
-    return [f"accounts without a budget: {shown} ({plural(total, 'arrival')})"] if total else []
+    what = f"accounts without a budget: {shown} ({plural(total, 'arrival')})"
+    return [f"{what}; the policy's unknown_accounts says what becomes of them"] if total else []
 
 
 @dataclass(slots=True)

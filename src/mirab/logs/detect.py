@@ -70,7 +70,7 @@ def load(path: Path | str, options: LoadOptions | None = None) -> Trace:
             form.read(source, options, intake)
             _note_damage(source, intake)
             if not intake.jobs:
-                raise no_jobs(intake)
+                raise _no_job_in_folder(source) if source.path.is_dir() else no_jobs(intake)
             return assemble(intake, options, given, calendar, source.name)
         except LogError as error:
             if error.path is None:
@@ -109,7 +109,7 @@ def detect(source: Source) -> str:
     head = source.head()
     if is_tar(head):
         return "htcondor"
-    if head.count(b"\x00") * 10 > len(head):
+    if _is_binary(head):
         raise LogError("is not a text", source.path, remedy="export the log as text")
     lines = [line.rstrip("\r") for line in head.decode("utf-8", "replace").split("\n")]
     first = next((line for line in lines if line.strip()), "")
@@ -127,12 +127,24 @@ def detect(source: Source) -> str:
     raise _unknown(source, first)
 
 
+def _is_binary(head: bytes) -> bool:
+    """Whether a tenth of the first bytes are of no text: zeros, or not UTF-8 (which Latin-1 names seldom reach)."""
+    sample = head[:4096]
+    strange = sample.count(b"\x00") + sample.decode("utf-8", "replace").count("\ufffd")
+    return strange * 10 > len(sample)
+
+
 def _by_header(first: str) -> str | None:
     names = set(header_fields(first)[0])
     for form_name, form in FORMS.items():
         if form.columns and names.issuperset(form.columns):
             return form_name
     return None
+
+
+def _no_job_in_folder(source: Source) -> LogError:
+    what = "is a folder, read as HTCondor history of one file a job, and none of its files holds a job"
+    return LogError(what, source.path, remedy="name the file of the log")
 
 
 def _json_form(source: Source, head: bytes) -> str:

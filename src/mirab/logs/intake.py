@@ -9,6 +9,8 @@ from mirab.logs.contracts import UNSTATED, Terms
 from mirab.model.units import Duration
 
 LINES_SHOWN = 5
+LONGEST_NAME = 200
+"""Letters of an account's name; the rest of a longer one is a broken line."""
 DEEPEST = 16
 """Levels of an account's path; deeper ones are joined by dots."""
 
@@ -116,4 +118,4 @@ def account_path(text: str) -> str:
     if "/" in text:
         parts = [part for part in (part.strip() for part in text.split("/")) if part]
         text = "/".join([*parts[: DEEPEST - 1], ".".join(parts[DEEPEST - 1 :])]).strip("/")
-    return text.strip() or "unknown"
+    return text.strip()[:LONGEST_NAME].rstrip("/ ") or "unknown"

@@ -27,7 +27,7 @@ def read_node_events(path: Path, nodes: Collection[str], origin: int | None) -> 
     Raises:
         LogError: the file cannot be read or lacks a column.
     """
-    table = Table.open(Source(path))
+    table = Table.open(Source(path), "event")
     table.require("time_s", "node", "event", "repair_s")
     at = [table.column(name) for name in COLUMNS]
     intake = Intake("node events")

@@ -178,12 +178,25 @@ def _table(source: Source, options: LoadOptions, intake: Intake) -> Table:
                 raise LogError("has no header", source.path, 1, "name its columns: --columns jobid,user,submit,...")
             table = Table(source, HEADERLESS, "|", "", 0)
             intake.notes.append("no header: read as the columns that Open XDMoD asks for (--columns to name others)")
+    if options.columns:
+        _check_columns(table.names)
     if "jobid" not in table.names:
         table.require("jobidraw")
     table.require("submit")
     if "elapsed" not in table.names and "elapsedraw" not in table.names:
         table.require("start", "end")
     return table
+
+
+def _check_columns(names: tuple[str, ...]) -> None:
+    """Raises LogError if the columns that a person named cannot make a job."""
+    missing = [name for name in ("jobid", "submit") if name not in names and f"{name}raw" not in names]
+    if not {"elapsed", "elapsedraw"}.intersection(names) and not {"start", "end"}.issubset(names):
+        missing.append("elapsed")
+    if missing:
+        raise LogError(
+            f"--columns names no {' and no '.join(missing)}", remedy="write the names of sacct's --format, in its order"
+        )
 
 
 class _Rows:

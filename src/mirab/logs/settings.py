@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mirab.logs.errors import LogError
-from mirab.logs.yamltree import Entry, nearest, read_yaml
+from mirab.logs.yamltree import Entry, advice, read_yaml
 from mirab.model.policy import POLICIES, Policy, with_settings
 from mirab.model.settings import parse_assignment, parse_setting, settings, with_texts
 
@@ -47,7 +47,7 @@ def _setting(name: str, text: str) -> str | int | None:
 
 def _stock(text: str) -> Policy:
     if text not in POLICIES:
-        raise ValueError(f"no stock policy {text!r}: did you mean {nearest(text, POLICIES)}?")
+        raise ValueError(f"no stock policy {text!r}: {advice(text, list(POLICIES))}")
     return POLICIES[text]
 
 

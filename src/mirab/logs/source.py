@@ -22,6 +22,7 @@ GZIP = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 HEAD = 256 * 1024
 """Bytes that detection looks at."""
+TAR_HEAD = 512
 _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
 _NOT_TEXT = {
     b"\xfd7zXZ": "xz-compressed: unpack it with xz -d",
@@ -55,7 +56,7 @@ class Source:
         name = self.path.name
         for ending in (".gz", ".tar", ".tgz", ".csv", ".swf", ".log", ".txt", ".json"):
             name = name.removesuffix(ending)
-        return name or self.path.name
+        return (name or self.path.name).encode("utf-8", "replace").decode()
 
     def head(self) -> bytes:
         """The first bytes, unpacked.
@@ -63,8 +64,11 @@ class Source:
         Raises:
             LogError: the file cannot be read, is empty, or is of a kind that is not text.
         """
+        self._check_rereadable()
         head = self._first(HEAD)
         if not head.strip(b"\x00 \t\r\n" + BOM):
+            if self.cut_short:
+                raise LogError("is cut short before its first byte", self.path, remedy="fetch it again")
             raise LogError("is empty", self.path, remedy="give a log with at least one job")
         for magic, kind in _NOT_TEXT.items():
             if head.startswith(magic):
@@ -81,13 +85,34 @@ class Source:
         """Name and lines of each file of a tar archive or folder, in order of name; of one file, itself."""
         self.bad_bytes, self.bad_lines, self.cut_short = 0, [], ""
         if self.path.is_dir():
-            for path in sorted(path for path in self.path.iterdir() if path.is_file()):
-                with Source(path)._open() as stream:
-                    yield path.name, self._decoded(stream)
+            for source in self._of_folder():
+                if is_tar(source._first(TAR_HEAD)):
+                    yield from source._tarred()
+                else:
+                    yield source.path.name, source.lines()
+                self._add_damage(source)
         elif is_tar(self.head()):
             yield from self._tarred()
         else:
             yield self.path.name, self.lines()
+
+    def _of_folder(self) -> list[Source]:
+        """Its files.
+
+        Raises:
+            LogError: there is no file at all.
+        """
+        files = sorted(path for path in self.path.iterdir() if path.is_file())
+        if not files:
+            raise LogError(
+                "is a folder without files", self.path, remedy="name a log, or the folder that holds the files"
+            )
+        return [Source(path) for path in files]
+
+    def _add_damage(self, member: Source) -> None:
+        self.bad_bytes += member.bad_bytes
+        if member.cut_short and not self.cut_short:
+            self.cut_short = f"{member.path.name}: {member.cut_short}"
 
     def text(self, largest: int) -> str:
         """The whole text of a file that has no lines (JSON).
@@ -141,9 +166,16 @@ class Source:
             try:
                 while len(head) < size and (piece := stream.read1(size)):  # type: ignore[attr-defined]
                     head += piece
-            except (*_BROKEN, OSError):
-                pass
+            except (*_BROKEN, OSError) as error:
+                self.cut_short = f"the file is cut short ({error})"
         return head
+
+    def _check_rereadable(self) -> None:
+        """Raises LogError for a pipe: the first look would take from it what the reading needs."""
+        if self.path.is_fifo() or self.path.is_socket():
+            raise LogError(
+                "is a pipe, and a log is read more than once", self.path, remedy="save it as a file and name that"
+            )
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:

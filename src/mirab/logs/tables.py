@@ -49,7 +49,7 @@ class Table:
     header_line: int
 
     @classmethod
-    def open(cls, source: Source) -> Table:
+    def open(cls, source: Source, row: str = "job") -> Table:
         """Read the header: the first line that is not blank.
 
         Raises:
@@ -59,7 +59,7 @@ class Table:
             if text.strip("\x00 \t"):
                 names, separator = header_fields(text)
                 return cls(source, tuple(names), separator, text, line)
-        raise LogError("is empty", source.path, remedy="give a log with at least one job")
+        raise LogError("is empty", source.path, remedy=f"give a file with a header and at least one {row}")
 
     def require(self, *names: str) -> None:
         """Raises LogError if one of the columns is absent."""

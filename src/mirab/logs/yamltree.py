@@ -69,7 +69,7 @@ class Entry:
         names = list(known)
         for key, entry in found.items():
             if key not in names:
-                raise entry.error(f"{name} has no key {key!r}", f"did you mean {nearest(key, names)}?")
+                raise entry.error(f"{name} has no key {key!r}", advice(key, names))
         for key in required:
             if key not in found:
                 raise self.error(f"{name} has no {key!r}", "add it")
@@ -83,6 +83,12 @@ class Entry:
 
 
 Value: TypeAlias = "str | dict[str, Entry] | list[Entry]"
+
+
+def advice(word: str, known: list[str]) -> str:
+    """The known word that was probably meant, else all of them."""
+    close = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

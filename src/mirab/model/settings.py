@@ -11,7 +11,7 @@ from functools import cache
 from typing import TypeAlias
 
 from mirab.model.policy import BACKFILLS, DRAINS, ORDERS, PREEMPTIONS, Policy, with_settings
-from mirab.model.units import format_duration, parse_duration
+from mirab.model.units import DAY, format_duration, parse_duration
 
 Value: TypeAlias = str | int | None
 
@@ -26,6 +26,8 @@ PER_MILLE = ("margin", "headroom")
 """Settings held in parts per thousand and written in per cent."""
 POSITIVE = ("window", "half_life", "review", "start_timeout")
 """Durations that cannot be 0."""
+LONGEST = 36_525 * DAY
+"""A hundred years: a longer duration is a slip of the finger."""
 NONE = "none"
 
 
@@ -115,7 +117,7 @@ def _parse(setting: Setting, text: str) -> Value:
 
 def _parse_duration(name: str, text: str) -> int:
     span = parse_duration(text)
-    if not span and name in POSITIVE:
+    if span > LONGEST or (not span and name in POSITIVE):
         raise ValueError
     return span
 

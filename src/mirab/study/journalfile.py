@@ -169,9 +169,12 @@ def cycles(path: Path | str, of_queue: Callable[[Json], bool] | None = None) -> 
     reasons: list[Json] = []
     for line in _lines(Path(path), after=1):
         if line.startswith(_REASONS):
-            reasons = book.read(line)
+            try:
+                reasons = book.read(line)
+            except (ValueError, LookupError) as error:
+                raise _damaged(path) from error
         else:
-            yield json.loads(line) | {"waiting": reasons}
+            yield _parsed(line, path) | {"waiting": reasons}
             reasons = []
 
 
@@ -181,7 +184,33 @@ def facts_mentioning(path: Path | str, name: str) -> Iterator[Json]:
     wanted = json.dumps(name)[1:-1].encode()
     for line in _lines(Path(path), after=1):
         if wanted in line and not line.startswith(_REASONS):
-            yield from json.loads(line)["facts"]
+            yield from _parsed(line, path)["facts"]
+
+
+def _parsed(line: bytes, path: Path | str) -> Json:
+    try:
+        cycle = json.loads(line)
+    except ValueError as error:
+        raise _damaged(path) from error
+    if not isinstance(cycle, dict) or not {"facts", "plan"}.issubset(cycle):
+        raise _damaged(path)
+    return cycle
+
+
+def _damaged(path: Path | str) -> ValueError:
+    return ValueError(f"{path} is a damaged record: a line of it is no cycle. Record it again with --journal")
+
+
+def is_cut_short(path: Path | str) -> bool:
+    """Whether the record ends in the middle of a line or of its compression, as after a crash."""
+    ended = True
+    with Path(path).open("rb") as raw:
+        try:
+            for line in _unpacked(raw):
+                ended = line.endswith(b"\n")
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return True
+    return not ended
 
 
 def records(path: Path | str) -> Iterator[tuple[tuple[Event, ...], Plan]]:
@@ -230,7 +259,7 @@ def _lines(path: Path, after: int = 0) -> Iterator[bytes]:
                     return
                 if number > after:
                     yield line
-        except (EOFError, zlib.error):
+        except (EOFError, zlib.error, gzip.BadGzipFile):
             return
 
 

@@ -91,11 +91,10 @@ class Ledger:
         if self._exemptions.pop(exemption_id, None) is not None:
             self.renew_shares(now)
 
-    def reserve(self, reservation: Reservation, pool: int, weight: ChargeRate, now: Instant) -> None:
-        """Nodes of a pool have been set aside for a reservation."""
+    def reserve(self, reservation: Reservation, pool: int, rate: ChargeRate, now: Instant) -> None:
+        """Nodes of a pool have been set aside for a reservation; they are charged whole."""
         self.unreserve(reservation.id, now)
         leaf = self.leaf(AccountPath(reservation.account), now)
-        rate = reservation.nodes * reservation.gpus_per_node * weight
         self._claims[reservation.id] = Claim(leaf, rate, 1 << pool, reservation.begin, reservation.end)
         self._turn_at(reservation.begin, reservation.end, now)
         self._count_claims(now)

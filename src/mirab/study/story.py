@@ -18,7 +18,7 @@ from mirab.model.units import SECOND, Instant
 from mirab.model.workloads import Workload
 from mirab.study import words
 from mirab.study.formats import Names
-from mirab.study.journalfile import Header, cycles, facts_mentioning, read_header
+from mirab.study.journalfile import Header, cycles, facts_mentioning, is_cut_short, read_header
 from mirab.study.storybooks import Json, Others, Wait, node_ranges, seconds, workload_of
 from mirab.study.storytext import tell
 
@@ -67,7 +67,8 @@ def _unknown(journal: Path | str, workload_id: str) -> str:
     submitted = (fact["workload"]["id"] for fact in facts if fact["type"] == "WorkloadSubmitted")
     nearest = nlargest(3, submitted, key=lambda name: (_likeness(name, workload_id), name))
     near = f"The nearest are {', '.join(nearest)}." if nearest else "No workload was submitted in it."
-    return f"there is no workload {workload_id!r} in {journal}. {near}"
+    cut = " The record is cut short: replay the log again for the rest." if is_cut_short(journal) else ""
+    return f"there is no workload {workload_id!r} in {journal}. {near}{cut}"
 
 
 def _likeness(name: str, wanted: str) -> float:

@@ -72,7 +72,9 @@ def _heading(story: Json, names: Names) -> Iterator[str]:
     yield from _wrap(f"{workload['id']}{label} of {workload['user']} for {workload['account']}", "")
     yield from _wrap(f"asked for {', '.join(asked)}", "")
     zone = names.zone_note(round(workload["submitted_s"] * SECOND))
-    yield from _wrap(f"replay of {story['trace']} under policy {story['policy']}{zone and ', times in' + zone}", "")
+    yield from _wrap(
+        f"replay of {story['trace']} under policy {story['policy']}{zone and ', times in ' + zone.strip(' ()')}", ""
+    )
 
 
 def _request(workload: Json, unit: str) -> str:

@@ -119,8 +119,8 @@ class Whereabouts:
                     self._unreserve(change.reservation_id)
             elif change.reservation_id in self.reservations:
                 reservation = self.reservations[change.reservation_id]
-                weight = self.usage.pools[change.pool].weight
-                self.ledger.reserve(reservation, change.pool, weight, self.clock)
+                rate = change.mask.bit_count() * change.slots_per_node * self.usage.pools[change.pool].weight
+                self.ledger.reserve(reservation, change.pool, rate, self.clock)
 
     def cancel_reservation(self, reservation_id: str) -> None:
         self.usage.end_reservation(reservation_id)
