@@ -11,19 +11,8 @@ from mirab.core.nodes import Health, NodeState
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
-from mirab.model import plans
 from mirab.model.events import REQUEUED, Outcome
-from mirab.model.reasons import (
-    AwaitingCheckpoint,
-    DrainedFrom,
-    NotEnoughClaimable,
-    OnHeldNodes,
-    PreemptedFor,
-    ReservationBegins,
-    Reserved,
-    StartTimedOut,
-)
-from mirab.model.units import FOREVER, Instant
+from mirab.model.units import FOREVER
 
 if TYPE_CHECKING:
     from mirab.core.state import State
@@ -288,109 +277,6 @@ def exemption_revoked(state: State, event: facts.ExemptionRevoked) -> None:
         requeue_all(state)
 
 
-FACTS: dict[type[Any], Callable[[State, Any], None]] = {
-    facts.WorkloadSubmitted: submitted,
-    facts.WorkloadCancelled: cancelled,
-    facts.WorkloadHeld: held,
-    facts.WorkloadReleased: released,
-    facts.RunStarted: run_started,
-    facts.RunCheckpointed: checkpointed,
-    facts.RunSuspended: suspended,
-    facts.RunContinued: continued,
-    facts.RunEnded: run_ended,
-    facts.ActionRefused: refused,
-    facts.NodeDegraded: degraded,
-    facts.NodeDown: down,
-    facts.NodeUp: up,
-    facts.BudgetsChanged: budgets_changed,
-    facts.ReservationApproved: reservation_approved,
-    facts.ReservationCancelled: reservation_cancelled,
-    facts.ExemptionGranted: exemption_granted,
-    facts.ExemptionRevoked: exemption_revoked,
-}
-
-
-# --- intentions -----------------------------------------------------------------------------------------------------
-def start(state: State, action: plans.Start, now: Instant) -> None:
-    pending = state.pending[action.workload_id]
-    queue = pending.queue
-    if queue is None:
-        raise AssertionError(f"{action.workload_id} was started and waits in no queue")
-    user, info = queue.user, queue.info
-    drop_hold(state, pending)
-    state.dequeue(pending)
-    rate = info.rates[info.pools.index(action.allocation.pool)] if info.charged else 0
-    run = Run(action.run_id, pending.workload, pending.attempt, user, action.allocation, rate, action.min_runtime, now)
-    run.charged = info.charged
-    if isinstance(action.reason, Reserved):
-        run.reservation, run.rate = action.reason.reservation_id, 0
-    if isinstance(action.reason, OnHeldNodes):
-        run.guest_until = action.reason.until
-    state.banks[action.allocation.pool].take(action.allocation)
-    state.runs[run.id] = state.running[action.workload_id] = run
-    for account in user.account.lineage:
-        account.running += action.allocation.slots * state.cluster.pools[action.allocation.pool].weight
-    if run.rate:
-        state.commit_charge(run, now + max(run.min_runtime, state.policy.commitment_floor))
-    heappush(state.overdue, (state.overdue_at(run), run.id))
-
-
-def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
-    run = state.runs[action.run_id]
-    run.stop_by = now + action.grace
-    state.cover(run)
-    state.late.pop(run.id, None)
-    state.orphans.pop(run.id, None)
-    if isinstance(action.reason, DrainedFrom | ReservationBegins | StartTimedOut):
-        state.orphans[run.id] = run
-    if isinstance(action.reason, PreemptedFor):
-        run.beneficiary = action.reason.beneficiary
-        state.victims.setdefault(run.beneficiary, {})[run.id] = None
-    heappush(state.overdue, (state.overdue_at(run), run.id))
-
-
-def drain(state: State, action: plans.Drain, now: Instant) -> None:
-    state.troubled[state.places[action.node]].health = Health.DRAINING
-
-
-def repair(state: State, action: plans.Repair, now: Instant) -> None:
-    state.troubled[state.places[action.node]].health = Health.REPAIR
-
-
-def resume(state: State, action: plans.Resume, now: Instant) -> None:
-    node_returns(state, state.places[action.node])
-
-
-def call_human(state: State, action: plans.CallHuman, now: Instant) -> None:
-    run = state.late.pop(action.run_id, None)
-    if run is not None:
-        run.stuck = True
-        state.orphans.pop(run.id, None)
-    known = state.troubled.get(state.places[action.node])
-    if known is not None:
-        known.human_called = True
-
-
-def reject(state: State, action: plans.Reject, now: Instant) -> None:
-    state.rejected.pop(action.workload_id, None)
-
-
-def hold_granted(state: State, granted: plans.Hold, now: Instant) -> None:
-    if granted.reservation_id is not None:
-        state.reserved[granted.reservation_id] = granted
-        return
-    pending = state.pending[granted.workload_id]
-    queue = pending.queue
-    if queue is None:
-        raise AssertionError(f"{granted.workload_id} holds nodes and waits in no queue")
-    moved = state.holds.get(granted.workload_id)
-    if moved is not None:
-        commit_hold(state, pending, moved.pool, -1)
-    commit_hold(state, pending, granted.pool, +1)
-    state.holds[granted.workload_id] = granted
-    state.victims.setdefault(granted.workload_id, {})
-
-
 def commit_hold(state: State, pending: Pending, pool: int, sign: int) -> None:
     """The gang's whole minimum enters (or leaves) the commitment of its account and user."""
     queue = pending.queue
@@ -417,15 +303,6 @@ def drop_hold(state: State, pending: Pending) -> None:
         state.claims += 1
 
 
-def hold_released(state: State, change: plans.HoldReleased, now: Instant) -> None:
-    if change.reservation_id is not None:
-        end_reservation(state, change.reservation_id)
-        return
-    pending = state.pending.get(change.workload_id)
-    if pending is not None:
-        drop_hold(state, pending)
-
-
 def end_reservation(state: State, reservation_id: str) -> None:
     state.charge_reservation(reservation_id, -1)
     for run in state.runs.values():
@@ -433,6 +310,7 @@ def end_reservation(state: State, reservation_id: str) -> None:
             leave_reservation(state, run)
     state.reservations.pop(reservation_id, None)
     state.reserved.pop(reservation_id, None)
+    state.accepted.pop(reservation_id, None)
     state.version += 1
     state.claims += 1
 
@@ -448,30 +326,23 @@ def leave_reservation(state: State, run: Run) -> None:
         state.will_expose(run)
 
 
-INTENTIONS: dict[type[Any], Callable[[State, Any, Instant], None]] = {
-    plans.Start: start,
-    plans.Preempt: preempt,
-    plans.Drain: drain,
-    plans.Repair: repair,
-    plans.Resume: resume,
-    plans.CallHuman: call_human,
-    plans.Reject: reject,
-    plans.Hold: hold_granted,
-    plans.HoldReleased: hold_released,
+FACTS: dict[type[Any], Callable[[State, Any], None]] = {
+    facts.WorkloadSubmitted: submitted,
+    facts.WorkloadCancelled: cancelled,
+    facts.WorkloadHeld: held,
+    facts.WorkloadReleased: released,
+    facts.RunStarted: run_started,
+    facts.RunCheckpointed: checkpointed,
+    facts.RunSuspended: suspended,
+    facts.RunContinued: continued,
+    facts.RunEnded: run_ended,
+    facts.ActionRefused: refused,
+    facts.NodeDegraded: degraded,
+    facts.NodeDown: down,
+    facts.NodeUp: up,
+    facts.BudgetsChanged: budgets_changed,
+    facts.ReservationApproved: reservation_approved,
+    facts.ReservationCancelled: reservation_cancelled,
+    facts.ExemptionGranted: exemption_granted,
+    facts.ExemptionRevoked: exemption_revoked,
 }
-
-
-def explained(state: State, waiting: plans.Waiting) -> None:
-    """Keep the reason with the workload that it is about."""
-    pending = state.pending.get(waiting.workload_id)
-    if pending is not None and pending.queue is not None:
-        pending.waiting = waiting
-        state.unexplained.pop(pending.queue, None)
-        if isinstance(waiting.reason, AwaitingCheckpoint):
-            state.awaiting[pending.queue] = waiting.reason.until
-        else:
-            state.awaiting.pop(pending.queue, None)
-        if isinstance(waiting.reason, NotEnoughClaimable):
-            state.short[pending.queue] = waiting.reason.nodes - waiting.reason.claimable
-        else:
-            state.short.pop(pending.queue, None)

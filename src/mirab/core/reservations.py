@@ -10,7 +10,7 @@ from mirab.core.trial import Trial
 from mirab.model.plans import Hold, HoldReleased
 from mirab.model.policy import Reservation
 from mirab.model.reasons import ReservationBegins
-from mirab.model.resources import lowest
+from mirab.model.resources import Pool, lowest
 from mirab.model.units import AccountPath, Instant, NodeMask, WorkloadId
 
 
@@ -19,7 +19,10 @@ def serve_reservations(trial: Trial) -> None:
     for reservation in sorted(trial.state.reservations.values(), key=lambda each: (each.begin, each.id)):
         choose_at = reservation.begin - trial.policy.min_runtime_cap - 2 * trial.policy.grace_max
         hold = trial.state.reserved.get(reservation.id)
-        if trial.now >= reservation.end:
+        if reservation.id not in trial.state.accepted and not _can_be_met(trial, reservation):
+            why = "refused: too few nodes beside other reservations and longer minimums"
+            trial.hold_changes.append(HoldReleased(_holder(reservation), why, reservation.id))
+        elif trial.now >= reservation.end:
             trial.hold_changes.append(HoldReleased(_holder(reservation), "the reservation has ended", reservation.id))
             _forget(trial, reservation)
             trial.news = True
@@ -29,6 +32,33 @@ def serve_reservations(trial: Trial) -> None:
             _choose(trial, reservation, hold)
         else:
             _clear(trial, reservation, hold)
+
+
+def _can_be_met(trial: Trial, reservation: Reservation) -> bool:
+    """Whether some pool has enough nodes beside what is promised to others for any part of the time.
+
+    Judged once, at the first decision after the approval; one accepted at least cap and grace ahead is then met as
+    long as enough nodes are up.
+    """
+    for number, pool in enumerate(trial.state.cluster.pools):
+        if not _suits(reservation, pool):
+            continue
+        late = 0
+        for run in trial.state.runs.values():
+            if run.allocation.pool == number and _clear_by(trial, run.unprotected_at) > reservation.begin:
+                late |= run.allocation.mask
+        left = (trial.usable[number] & ~late).bit_count()
+        for other in trial.state.reservations.values():
+            overlaps = other.begin < reservation.end and reservation.begin < other.end
+            if other.id in trial.state.accepted and overlaps and _suits(other, pool):
+                left -= other.nodes
+        if left >= reservation.nodes:
+            return True
+    return False
+
+
+def _suits(reservation: Reservation, pool: Pool) -> bool:
+    return reservation.pool in ("", pool.name) and pool.slots_per_node >= reservation.gpus_per_node
 
 
 def _holder(reservation: Reservation) -> WorkloadId:
@@ -46,7 +76,7 @@ def _choose(trial: Trial, reservation: Reservation, lost: Hold | None) -> None:
     if lost is not None:
         _forget(trial, reservation)
     for number, pool in enumerate(trial.state.cluster.pools):
-        if (reservation.pool and pool.name != reservation.pool) or pool.slots_per_node < reservation.gpus_per_node:
+        if not _suits(reservation, pool):
             continue
         among = trial.usable[number]
         for entry in trial.kept[number]:

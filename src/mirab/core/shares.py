@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 
 from mirab.core.meter import Commitment, Meter, usage_meter
 from mirab.core.queues import User
 from mirab.core.runs import Run
 from mirab.model.accounts import Budgets
+from mirab.model.policy import Exemption
 from mirab.model.units import (
     WHOLE,
     AccountPath,
@@ -159,3 +160,32 @@ def parting(one: Account, other: Account) -> tuple[Account, Account]:
 def rest_of(account: Account) -> Account:
     """The implicit child of an inner account."""
     return next(child for child in account.children if child.path == f"{account.path}/{REST}")
+
+
+def extra_shares(
+    shares: dict[AccountPath, int], exemptions: Iterable[Exemption], unassigned: int
+) -> dict[AccountPath, int]:
+    """What exceptions in force add to each account, and take from their donors or the unassigned rest."""
+    extra = dict.fromkeys(shares, 0)
+    for exemption in exemptions:
+        if exemption.kind == "extra-share":
+            available = shares[AccountPath(exemption.donor)] if exemption.donor else unassigned
+            given = min(exemption.share, available)
+            for path in extra:
+                extra[path] += _part_of(given, exemption.account, path, shares)
+                extra[path] -= _part_of(given, exemption.donor, path, shares)
+    return extra
+
+
+def _part_of(share: int, taker: str, path: AccountPath, shares: dict[AccountPath, int]) -> int:
+    """What a share given to (or by) one account is for another: all of it above, in proportion below."""
+    if not taker or not (covers(path, taker) or covers(taker, path)):
+        return 0
+    if covers(path, taker):
+        return share
+    return share * shares[path] // max(1, shares[AccountPath(taker)])
+
+
+def covers(above: str, path: str) -> bool:
+    """Whether `path` is `above` or lies below it."""
+    return path == above or path.startswith(above + "/")

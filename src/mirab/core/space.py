@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from mirab.core.nodes import Bank
 from mirab.core.queues import ShapeInfo, Size
-from mirab.core.shares import Account
-from mirab.core.state import State, covers
+from mirab.core.shares import Account, covers
+from mirab.core.state import State
 from mirab.model.plans import Hold
 from mirab.model.resources import Allocation
 from mirab.model.units import FOREVER, Duration, Instant, NodeMask, WorkloadId
@@ -48,6 +48,7 @@ class Space:
         self.fresh: list[list[NodeMask]] = [[] for _ in state.banks]
         self.holds: dict[WorkloadId, Hold] = dict(state.holds)
         self._kept: list[list[Kept]] | None = None
+        self._free: list[int | None] = [None] * len(self.banks)
         self._wide: list[list[NodeMask] | None] = [None] * len(self.banks)
         self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
         self._open: dict[tuple[int, Instant], NodeMask] = {}
@@ -128,7 +129,7 @@ class Space:
     def node_returns(self, place: tuple[int, int]) -> None:
         """An undone drain: the node takes work in this very decision."""
         self.usable[place[0]] |= 1 << place[1]
-        self._wide[place[0]] = None
+        self._wide[place[0]] = self._free[place[0]] = None
         self._open.clear()
         self.news = True
 
@@ -216,7 +217,7 @@ class Space:
     def take(self, given: Allocation) -> None:
         """Book free slots for something that this decision starts."""
         self.banks[given.pool].take(given)
-        self._wide[given.pool] = None
+        self._wide[given.pool] = self._free[given.pool] = None
         self.fresh[given.pool].append(given.mask)
 
     def headroom(self, number: int) -> int:
@@ -225,7 +226,10 @@ class Space:
 
     def slots_free(self, number: int) -> int:
         """Free slots on the usable nodes of a pool."""
-        return self.banks[number].free_slots(self.usable[number])
+        free = self._free[number]
+        if free is None:
+            free = self._free[number] = self.banks[number].free_slots(self.usable[number])
+        return free
 
     def beside_headroom(self, info: ShapeInfo) -> bool:
         """Whether some pool would keep its headroom, or all that it can, beside one more of the shape."""

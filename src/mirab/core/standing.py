@@ -16,7 +16,7 @@ class Standings:
         self.policy = state.policy
         self.now = now
         self.givers: dict[tuple[Account, Charge], list[Account]] = {}
-        self.user_given: dict[User, Charge] = {}
+        self._user_uncharged: dict[User, Charge] = {}
         self.given_uncharged: dict[Account, Charge] = {}
         self._weighed: dict[Account, tuple[Charge, int]] = {}
         self._ratios: dict[Account, float] = {}
@@ -96,8 +96,10 @@ class Standings:
 
     def user_uncharged(self, user: User) -> Charge:
         """Uncharged usage of a user, with what this decision has given."""
-        start = self.now - self.policy.window
-        return user.uncharged.between(start, self.now) + self.user_given.get(user, 0)
+        used = self._user_uncharged.get(user)
+        if used is None:
+            used = self._user_uncharged[user] = user.uncharged.between(self.now - self.policy.window, self.now)
+        return used
 
     def uncharged_ratio(self, account: Account) -> float:
         """Uncharged usage over entitlement, with what this decision has given."""
@@ -109,7 +111,7 @@ class Standings:
         return ratio
 
     def add_uncharged(self, user: User, amount: Charge) -> None:
-        self.user_given[user] = self.user_given.get(user, 0) + amount
+        self._user_uncharged[user] = self.user_uncharged(user) + amount
         for account in user.account.lineage:
             self.given_uncharged[account] = self.given_uncharged.get(account, 0) + amount
             self._uncharged_ratios.pop(account, None)

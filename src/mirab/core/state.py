@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from mirab.core import folding, invariants
+from mirab.core import folding, intentions, invariants
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.core.nodes import Bank, NodeState
 from mirab.core.queues import Pending, Queue, ShapeInfo, Size, User
 from mirab.core.runs import Run
-from mirab.core.shares import REST, Account, Window, rows
+from mirab.core.shares import REST, Account, Window, covers, extra_shares, rows
 from mirab.model.accounts import Budgets
 from mirab.model.events import Event
 from mirab.model.plans import Hold, Plan
@@ -17,6 +17,7 @@ from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Shape
 from mirab.model.units import (
     FOREVER,
+    WHOLE,
     AccountPath,
     Charge,
     ChargeRate,
@@ -82,6 +83,7 @@ class State:
         self.holds: dict[WorkloadId, Hold] = {}
         self.victims: dict[WorkloadId, dict[RunId, None]] = {}
         self.reservations: dict[str, Reservation] = {}
+        self.accepted: dict[str, None] = {}
         self.reserved: dict[str, Hold] = {}
         self.charging: dict[str, tuple[Account, ChargeRate]] = {}
         self.exemptions: dict[str, Exemption] = {}
@@ -161,12 +163,13 @@ class State:
             self.seen_at, self.seen_claims = plan.at, self.claims
         self.seen_version = self.version
         self.newly_exposed.clear()
+        self.accepted.update(dict.fromkeys(self.reservations))
         for change in plan.holds:
-            folding.INTENTIONS[type(change)](self, change, plan.at)
+            intentions.INTENTIONS[type(change)](self, change, plan.at)
         for action in plan.actions:
-            folding.INTENTIONS[type(action)](self, action, plan.at)
+            intentions.INTENTIONS[type(action)](self, action, plan.at)
         for waiting in plan.waiting:
-            folding.explained(self, waiting)
+            intentions.explained(self, waiting)
 
     def check(self) -> None:
         """Assert every invariant, with the subject's story in the message."""
@@ -255,13 +258,11 @@ class State:
                 wanted[AccountPath(f"{path}/{REST}")] = share
             self.accounts[path].save_for_gangs = budget.save_for_gangs
             self.accounts[path].equal_users = budget.equal_users
+        extra = extra_shares(
+            wanted, self.exemptions_in_force.values(), WHOLE - sum(each.share for each in budgets.roots)
+        )
         for path, share in wanted.items():
-            extra = 0
-            for exemption in self.exemptions_in_force.values():
-                if exemption.kind == "extra-share":
-                    extra += _part_of(exemption.share, exemption.account, path, wanted)
-                    extra -= _part_of(exemption.share, exemption.donor, path, wanted)
-            self.accounts[path].set_share(self.now, max(0, share + extra))
+            self.accounts[path].set_share(self.now, max(0, share + extra[path]))
 
     def info_for(self, shape: Shape, account: AccountPath) -> ShapeInfo:
         """What is known of a shape under the contract that the account has now."""
@@ -430,17 +431,3 @@ class State:
         self.window.set_capacity(self.now, self.schedulable())
         self.version += 1
         self.claims += 1
-
-
-def _part_of(share: int, taker: str, path: AccountPath, shares: dict[AccountPath, int]) -> int:
-    """What a share given to (or by) one account is for another: all of it above, in proportion below."""
-    if not taker or not (covers(path, taker) or covers(taker, path)):
-        return 0
-    if covers(path, taker):
-        return share
-    return share * shares[path] // max(1, shares[AccountPath(taker)])
-
-
-def covers(above: str, path: str) -> bool:
-    """Whether `path` is `above` or lies below it."""
-    return path == above or path.startswith(above + "/")

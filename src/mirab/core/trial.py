@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from mirab.core.queues import Pending, Queue, Size, User
 from mirab.core.runs import Run
-from mirab.core.shares import Account
+from mirab.core.shares import Account, covers
 from mirab.core.space import Space
 from mirab.core.standing import Standings
-from mirab.core.state import State, covers
+from mirab.core.state import State
 from mirab.model.plans import Action, Hold, HoldChange, Plan, Preempt, Start, Waiting
 from mirab.model.reasons import (
     AwaitingVictims,

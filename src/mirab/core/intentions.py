@@ -1,0 +1,144 @@
+"""How each intention of a plan changes the state, before the engine has done anything about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappush
+from typing import TYPE_CHECKING, Any
+
+from mirab.core.folding import commit_hold, drop_hold, end_reservation, node_returns
+from mirab.core.nodes import Health
+from mirab.core.runs import Run
+from mirab.model import plans
+from mirab.model.reasons import (
+    AwaitingCheckpoint,
+    DrainedFrom,
+    NotEnoughClaimable,
+    OnHeldNodes,
+    PreemptedFor,
+    ReservationBegins,
+    Reserved,
+    StartTimedOut,
+)
+from mirab.model.units import Instant
+
+if TYPE_CHECKING:
+    from mirab.core.state import State
+
+
+def start(state: State, action: plans.Start, now: Instant) -> None:
+    pending = state.pending[action.workload_id]
+    queue = pending.queue
+    if queue is None:
+        raise AssertionError(f"{action.workload_id} was started and waits in no queue")
+    user, info = queue.user, queue.info
+    drop_hold(state, pending)
+    state.dequeue(pending)
+    rate = info.rates[info.pools.index(action.allocation.pool)] if info.charged else 0
+    run = Run(action.run_id, pending.workload, pending.attempt, user, action.allocation, rate, action.min_runtime, now)
+    run.charged = info.charged
+    if isinstance(action.reason, Reserved):
+        run.reservation, run.rate = action.reason.reservation_id, 0
+    if isinstance(action.reason, OnHeldNodes):
+        run.guest_until = action.reason.until
+    state.banks[action.allocation.pool].take(action.allocation)
+    state.runs[run.id] = state.running[action.workload_id] = run
+    for account in user.account.lineage:
+        account.running += action.allocation.slots * state.cluster.pools[action.allocation.pool].weight
+    if run.rate:
+        state.commit_charge(run, now + max(run.min_runtime, state.policy.commitment_floor))
+    heappush(state.overdue, (state.overdue_at(run), run.id))
+
+
+def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
+    run = state.runs[action.run_id]
+    run.stop_by = now + action.grace
+    state.cover(run)
+    state.late.pop(run.id, None)
+    state.orphans.pop(run.id, None)
+    if isinstance(action.reason, DrainedFrom | ReservationBegins | StartTimedOut):
+        state.orphans[run.id] = run
+    if isinstance(action.reason, PreemptedFor):
+        run.beneficiary = action.reason.beneficiary
+        state.victims.setdefault(run.beneficiary, {})[run.id] = None
+    heappush(state.overdue, (state.overdue_at(run), run.id))
+
+
+def drain(state: State, action: plans.Drain, now: Instant) -> None:
+    state.troubled[state.places[action.node]].health = Health.DRAINING
+
+
+def repair(state: State, action: plans.Repair, now: Instant) -> None:
+    state.troubled[state.places[action.node]].health = Health.REPAIR
+
+
+def resume(state: State, action: plans.Resume, now: Instant) -> None:
+    node_returns(state, state.places[action.node])
+
+
+def call_human(state: State, action: plans.CallHuman, now: Instant) -> None:
+    run = state.late.pop(action.run_id, None)
+    if run is not None:
+        run.stuck = True
+        state.orphans.pop(run.id, None)
+    known = state.troubled.get(state.places[action.node])
+    if known is not None:
+        known.human_called = True
+
+
+def reject(state: State, action: plans.Reject, now: Instant) -> None:
+    state.rejected.pop(action.workload_id, None)
+
+
+def hold_granted(state: State, granted: plans.Hold, now: Instant) -> None:
+    if granted.reservation_id is not None:
+        state.reserved[granted.reservation_id] = granted
+        return
+    pending = state.pending[granted.workload_id]
+    queue = pending.queue
+    if queue is None:
+        raise AssertionError(f"{granted.workload_id} holds nodes and waits in no queue")
+    moved = state.holds.get(granted.workload_id)
+    if moved is not None:
+        commit_hold(state, pending, moved.pool, -1)
+    commit_hold(state, pending, granted.pool, +1)
+    state.holds[granted.workload_id] = granted
+    state.victims.setdefault(granted.workload_id, {})
+
+
+def hold_released(state: State, change: plans.HoldReleased, now: Instant) -> None:
+    if change.reservation_id is not None:
+        end_reservation(state, change.reservation_id)
+        return
+    pending = state.pending.get(change.workload_id)
+    if pending is not None:
+        drop_hold(state, pending)
+
+
+INTENTIONS: dict[type[Any], Callable[[State, Any, Instant], None]] = {
+    plans.Start: start,
+    plans.Preempt: preempt,
+    plans.Drain: drain,
+    plans.Repair: repair,
+    plans.Resume: resume,
+    plans.CallHuman: call_human,
+    plans.Reject: reject,
+    plans.Hold: hold_granted,
+    plans.HoldReleased: hold_released,
+}
+
+
+def explained(state: State, waiting: plans.Waiting) -> None:
+    """Keep the reason with the workload that it is about."""
+    pending = state.pending.get(waiting.workload_id)
+    if pending is not None and pending.queue is not None:
+        pending.waiting = waiting
+        state.unexplained.pop(pending.queue, None)
+        if isinstance(waiting.reason, AwaitingCheckpoint):
+            state.awaiting[pending.queue] = waiting.reason.until
+        else:
+            state.awaiting.pop(pending.queue, None)
+        if isinstance(waiting.reason, NotEnoughClaimable):
+            state.short[pending.queue] = waiting.reason.nodes - waiting.reason.claimable
+        else:
+            state.short.pop(pending.queue, None)
