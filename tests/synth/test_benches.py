@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from bench.adversaries import ADVERSARIES, Adversary, Resubmitter, close_and_open, rename
-from bench.gaming import jittered
+from bench.effects import Effect, compare, markdown_rows, means, noise_band
+from bench.gaming import _Run, jittered, peaks
 from bench.inputs import load_trace, synth_options
 from bench.outcomes import Outcomes, origin_of
 from bench.speed import Speed, text
@@ -181,3 +182,37 @@ def test_specs_of_inputs() -> None:
         synth_options("sed=3")
     with pytest.raises(ValueError, match=r"not synth:"):
         load_trace("/no/such/folder")
+
+
+def effect(adversary: str, account: str, repeat: int, useful: float) -> Effect:
+    return Effect(adversary, account, repeat, useful, 0.0, 0.0, 3.0, 0.0, 0.0, None, 0.0, 0.0, 0.0)
+
+
+def test_effects_are_means_and_noise_is_the_largest_mean() -> None:
+    effects = [
+        effect("cap", "a", 0, 0.10), effect("cap", "b", 0, 0.30),
+        effect("noise", "a", 1, 0.01), effect("noise", "b", 1, 0.03),
+        effect("noise", "a", 2, -0.05), effect("noise", "b", 2, -0.01),
+    ]  # fmt: skip
+    assert means([each for each in effects if each.adversary == "cap"])["useful"] == pytest.approx(0.2)
+    assert noise_band(effects)["useful"] == pytest.approx(0.03)
+    head, cap, noise = markdown_rows(effects, {"cap": "declares the cap"})
+    assert head[1] == "its useful work" and cap[1] == "+20.0 %" and noise[1] == "±3.0 %"
+    assert cap[head.index("its p50")] == "+3 s" and cap[head.index("its delivered ratio")] == "-"
+
+
+def test_a_comparison_is_about_the_account_under_all_its_names() -> None:
+    honest, sly = Outcomes(period=DAY), Outcomes(period=DAY)
+    for outcomes, name, hours in ((honest, ACCOUNT, 1), (sly, AccountPath(f"{ACCOUNT}~2"), 2)):
+        work = replace(arrival("a").workload, account=name)
+        outcomes.append([WorkloadSubmitted(0, work)], Plan(0, 1, (start("a", 1),)))
+        outcomes.append([RunStarted(0, RunId("a.1"))], Plan(0, 2))
+        outcomes.append([RunEnded(hours * HOUR, RunId("a.1"), Outcome.COMPLETED)], Plan(hours * HOUR, 3))
+    found = compare("rename", ACCOUNT, 0, honest, sly, None)
+    assert (found.useful, found.turnaround, found.others_useful) == (1.0, 1.0, 0.0)
+
+
+def test_peaks_are_high_and_days_apart() -> None:
+    times = [0.0, 3600.0, 4 * 86_400.0, 9 * 86_400.0]
+    run = _Run(Outcomes(period=DAY), {}, (times, {"a": [1.5, 1.6, 1.2, 1.05]}))
+    assert peaks(run, "a") == [HOUR, 4 * DAY]
