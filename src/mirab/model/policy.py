@@ -63,11 +63,11 @@ class Policy:
     surplus_minimum_cap: Duration | None = None
     margin: int = 100
     cadence: Duration = 1 * SECOND
-    headroom: int = 10
+    headroom: int = 7
     commitment_floor: Duration = 15 * MINUTE
     urgent_minimum: Duration = 15 * MINUTE
-    checkpoint_grace: Duration = 10 * MINUTE
-    surplus_checkpoint_grace: Duration = 3 * MINUTE
+    checkpoint_grace: Duration = 15 * MINUTE
+    surplus_checkpoint_grace: Duration = 5 * MINUTE
     claimed_loss_cap: Duration = 2 * HOUR
     holds_max: int = 8
     hold_smallest_nodes: int = 2
