@@ -22,6 +22,7 @@ from mirab.model.policy import POLICIES, Policy
 from mirab.model.trace import Trace
 from mirab.study.sweep import grid
 from tests.cli.conftest import Mirab
+from tests.cli.signals import HEARING
 
 
 def points(text: str) -> list[dict[str, Any]]:
@@ -121,7 +122,7 @@ def test_who_stops_the_command_stops_the_workers_too(tmp_path: Path, number: sig
     subprocess.run([*mirab, "synth", "--nodes", "64", "--days", "60", "--out", "in"], cwd=tmp_path, check=True)
     words = ["sweep", "in/workloads.csv.gz", "--cluster", "in/cluster.yaml", "--set", "window=1d,7d", "--jobs", "2"]
     with subprocess.Popen(
-        [*mirab, *words],
+        [*HEARING, *words],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.signals import HEARING
+
 MIRAB = [sys.executable, "-m", "mirab"]
 
 
@@ -56,7 +58,11 @@ def test_ctrl_c_in_the_middle_leaves_quietly_and_leaves_nothing_behind(tmp_path:
     (tmp_path / "out").mkdir()
     words = ["sim", "in/workloads.csv.gz", "--cluster", "in/cluster.yaml", "--journal", "out/record.jsonl"]
     with subprocess.Popen(
-        [*MIRAB, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*HEARING, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         deadline = time.monotonic() + 60
         while not list((tmp_path / "out").iterdir()) and time.monotonic() < deadline:
@@ -111,7 +117,11 @@ def test_told_to_go_it_leaves_nothing_behind(tmp_path: Path, number: signal.Sign
     (tmp_path / "out").mkdir()
     words = ["sim", "in/workloads.csv.gz", "--cluster", "in/cluster.yaml", "--journal", "out/record.jsonl"]
     with subprocess.Popen(
-        [*MIRAB, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*HEARING, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         deadline = time.monotonic() + 60
         while not list((tmp_path / "out").iterdir()) and time.monotonic() < deadline:

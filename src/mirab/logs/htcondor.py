@@ -130,7 +130,7 @@ def _job(line: int, ad: Ad, by: str, remarks: Remarks) -> Job | str:
     if not run:
         remarks.add(line, "ran for less than a second: taken as one second")
     user = intern(_text(ad, "acctgroupuser") or _text(ad, "owner") or _text(ad, "user").partition("@")[0] or "unknown")
-    account = user if by == "user" else intern(_account(ad) or user)
+    account = intern(account_path(user if by == "user" else _account(ad) or user))
     nodes = _hosts(ad)
     return Job(
         submitted=submitted,
