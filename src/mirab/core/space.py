@@ -181,9 +181,6 @@ class Space:
         pairs, nodes = size
         return any(self.wide(number)[width].bit_count() >= nodes for number, width in pairs)
 
-    def waiting_shapes(self) -> list[ShapeInfo]:
-        return [info for infos in self.state.waiting_sizes.values() for info in infos]
-
     def roomy_shapes(self) -> list[ShapeInfo]:
         """The waiting shapes for which enough nodes seem to be free; `place` knows for sure."""
         certain: list[list[int]] = []

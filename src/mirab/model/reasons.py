@@ -159,14 +159,6 @@ class HoldNotOwed:
 
 
 @dataclass(frozen=True, slots=True)
-class BehindOwnWork:
-    """Older or more urgent work of the same user and shape goes first."""
-
-    ahead: int
-    first: WorkloadId
-
-
-@dataclass(frozen=True, slots=True)
 class SavingUp:
     """Its account lets its oldest gang go first."""
 
@@ -213,11 +205,6 @@ class UnknownAccount:
     account: AccountPath
 
 
-@dataclass(frozen=True, slots=True)
-class HeldByUser:
-    why: str
-
-
 StartReason: TypeAlias = InOrder | OnHeldNodes | VictimsGone | HoldDue | Reserved
 StopReason: TypeAlias = PreemptedFor | DrainedFrom | ReservationBegins | StartTimedOut
 WaitReason: TypeAlias = (
@@ -229,13 +216,11 @@ WaitReason: TypeAlias = (
     | NotEnoughClaimable
     | HoldTaken
     | HoldNotOwed
-    | BehindOwnWork
     | SavingUp
     | BlockedBehind
     | HeadroomKept
     | QuotaFull
     | NeverFits
     | UnknownAccount
-    | HeldByUser
 )
 Reason: TypeAlias = StartReason | StopReason | WaitReason

@@ -216,14 +216,6 @@ def _hold_not_owed(reason: why.HoldNotOwed, names: Names) -> str:
     return f"no nodes are held for it, since its account already has {reason.ratio:.2f} of its share"
 
 
-@_tells(why.BehindOwnWork, "Cancel or lower those to move it up")
-def _behind_own_work(reason: why.BehindOwnWork, names: Names) -> str:
-    return (
-        f"{plural(reason.ahead, 'older or more urgent workload')} of the same user and shape "
-        f"{'goes' if reason.ahead == 1 else 'go'} first, next {reason.first}"
-    )
-
-
 @_tells(why.SavingUp, "That is the budget's own choice: its setting `save_for_gangs`")
 def _saving_up(reason: why.SavingUp, names: Names) -> str:
     return f"its account saves up for {reason.gang}, its oldest gang, which goes first"
@@ -264,8 +256,3 @@ def _never_fits(reason: why.NeverFits, names: Names) -> str:
 )
 def _unknown_account(reason: why.UnknownAccount, names: Names) -> str:
     return f"account {reason.account} has no budget"
-
-
-@_tells(why.HeldByUser, "It queues from its release on")
-def _held_by_user(reason: why.HeldByUser, names: Names) -> str:
-    return f"held back ({reason.why or 'no reason given'})"
