@@ -220,7 +220,7 @@ def _all_behind(trial: Trial, blocked: Queue, lines: dict[Account, _Line]) -> No
     for line in lines.values():
         for _, queue in line:
             pending = trial.head(queue)
-            if first is not None and pending is not None and pending is not first:
+            if first is not None and pending is not None and pending is not first and pending.waiting is None:
                 trial.wait(pending, BlockedBehind(first.workload.id, None))
 
 

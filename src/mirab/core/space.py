@@ -193,10 +193,13 @@ class Space:
             certain.append([(mask & ~hidden).bit_count() for mask in masks] if hidden else possible[-1])
         found: list[ShapeInfo] = []
         for (pairs, nodes), infos in self.state.waiting_sizes.items():
-            if any(nodes <= certain[number][width] for number, width in pairs):
-                found += infos
-            elif any(nodes <= possible[number][width] for number, width in pairs):
-                found += [info for info in infos if self._enters(info)]
+            for number, width in pairs:
+                if nodes <= certain[number][width]:
+                    found += infos
+                    break
+                if nodes <= possible[number][width]:
+                    found += [info for info in infos if self._enters(info)]
+                    break
         return found
 
     def _enters(self, info: ShapeInfo) -> bool:
