@@ -133,9 +133,10 @@ def givers(trial: Trial, leaf: Account, added: Charge) -> list[Account]:
     if known is None:
         state = trial.state
         may_within = trial.ratio(leaf) >= 1.0 and leaf.share > 0
+        candidates = givers(trial, leaf, 0) if added else list(state.exposed_leaves)
         known = trial.givers[leaf, added] = [
             other
-            for other in state.exposed_leaves
+            for other in candidates
             if (may_within if other is leaf else trial.may_take(leaf, other, added))
             and not (state.exemptions_in_force and state.guaranteed(other.path))
         ]
