@@ -13,9 +13,8 @@ from mirab.model.units import ChargeRate, Instant, NodeMask
 
 
 class Health(Enum):
-    """What a node may do."""
+    """What a node that is not simply up may do."""
 
-    UP = "up"
     DEGRADED = "degraded"
     """Sick: takes nothing new; waits for its turn to drain."""
     DRAINING = "draining"
