@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from mirab.core.clearing import Clearing, NoClearing
-from mirab.core.drains import serve_drains, serve_late
+from mirab.core.drains import serve_drains, serve_late, serve_unwanted
 from mirab.core.explain import blocked_reason, never_fits
 from mirab.core.holds import hold_for, serve_holds
 from mirab.core.ordering import Key, by_uncharged_usage, leaf_key, queue_key
@@ -45,6 +45,7 @@ def decide(state: State, now: Instant) -> Plan:
     trial = Trial(state, now)
     trial.surveyed = survey_due(trial)
     _reject(trial)
+    serve_unwanted(trial)
     serve_late(trial)
     serve_drains(trial)
     serve_reservations(trial)

@@ -1,4 +1,4 @@
-"""Sick nodes: wait for the minimums, empty, go to repair. Nobody is asked."""
+"""Sick nodes: wait for the minimums, empty, go to repair. Nobody is asked. And runs that must go for other reasons."""
 
 from __future__ import annotations
 
@@ -80,6 +80,15 @@ def _wait(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run])
         trial.actions.append(CallHuman(node, runs[0].id, "the node does not empty by itself"))
     else:
         trial.wake(late_at)
+
+
+def serve_unwanted(trial: Trial) -> None:
+    """Runs that their own users want gone go at once; the contract protects a run from others only."""
+    for run in trial.state.unwanted.values():
+        if run.excused_until <= trial.now:
+            trial.cancel(run)
+        else:
+            trial.wake(run.excused_until)
 
 
 def serve_late(trial: Trial) -> None:

@@ -11,7 +11,7 @@ from mirab.core.nodes import Health, NodeState
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
-from mirab.model.events import REQUEUED, Outcome
+from mirab.model.events import Outcome, goes_back
 from mirab.model.units import FOREVER
 
 if TYPE_CHECKING:
@@ -56,6 +56,20 @@ def cancelled(state: State, event: facts.WorkloadCancelled) -> None:
     run = state.running.get(event.workload_id)
     if run is not None:
         run.cancelled = True
+        unwanted(state, run)
+
+
+def requeue_requested(state: State, event: facts.RequeueRequested) -> None:
+    run = state.running.get(event.workload_id)
+    if run is not None:
+        run.recalled = True
+        unwanted(state, run)
+
+
+def unwanted(state: State, run: Run) -> None:
+    """Its user wants it gone: the next decision tells it to stop, unless it is stopping already."""
+    if not run.stopping:
+        state.unwanted[run.id] = run
 
 
 def held(state: State, event: facts.WorkloadHeld) -> None:
@@ -130,17 +144,14 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
     state.cover(run)
     state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)
+    state.unwanted.pop(run.id, None)
     for account in run.account.lineage:
         account.running -= state.uncharged_rate(run)
     if run.beneficiary is not None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
     if any(run.allocation.pool == number and run.allocation.mask >> node & 1 for number, node in state.troubled):
         state.capacity_changed()
-    if (
-        event.outcome in REQUEUED
-        and not run.cancelled
-        and (run.workload.resume or event.outcome is Outcome.LAUNCH_FAILED)
-    ):
+    if not run.cancelled and goes_back(event.outcome, run.workload.resume or run.recalled):
         admit(state, Pending(run.workload, run.attempt + 1), known=True)
 
 
@@ -167,6 +178,8 @@ def refused(state: State, event: facts.ActionRefused) -> None:
         run.excused_until = state.now + state.policy.stop_timeout
         state.late.pop(run.id, None)
         state.orphans.pop(run.id, None)
+        if run.cancelled or run.recalled:
+            unwanted(state, run)
         state.will_expose(run)
         heappush(state.overdue, (state.overdue_at(run), run.id))
         state.claims += 1
@@ -331,6 +344,7 @@ FACTS: dict[type[Any], Callable[[State, Any], None]] = {
     facts.WorkloadCancelled: cancelled,
     facts.WorkloadHeld: held,
     facts.WorkloadReleased: released,
+    facts.RequeueRequested: requeue_requested,
     facts.RunStarted: run_started,
     facts.RunCheckpointed: checkpointed,
     facts.RunSuspended: suspended,

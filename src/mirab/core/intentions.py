@@ -56,11 +56,22 @@ def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
     state.cover(run)
     state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)
+    state.unwanted.pop(run.id, None)
     if isinstance(action.reason, DrainedFrom | ReservationBegins | StartTimedOut):
         state.orphans[run.id] = run
     if isinstance(action.reason, PreemptedFor):
         run.beneficiary = action.reason.beneficiary
         state.victims.setdefault(run.beneficiary, {})[run.id] = None
+    heappush(state.overdue, (state.overdue_at(run), run.id))
+
+
+def cancel(state: State, action: plans.Cancel, now: Instant) -> None:
+    run = state.runs[action.run_id]
+    run.stop_by = now + action.grace
+    state.cover(run)
+    state.late.pop(run.id, None)
+    state.unwanted.pop(run.id, None)
+    state.orphans[run.id] = run
     heappush(state.overdue, (state.overdue_at(run), run.id))
 
 
@@ -118,6 +129,7 @@ def hold_released(state: State, change: plans.HoldReleased, now: Instant) -> Non
 INTENTIONS: dict[type[Any], Callable[[State, Any, Instant], None]] = {
     plans.Start: start,
     plans.Preempt: preempt,
+    plans.Cancel: cancel,
     plans.Drain: drain,
     plans.Repair: repair,
     plans.Resume: resume,

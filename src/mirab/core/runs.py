@@ -26,13 +26,14 @@ class Run:
         excused_until: the engine refused to stop it; it is not asked again before.
         beneficiary: the workload it was stopped for.
         cancelled: its user wants it no more; it is not put back into the queue.
+        recalled: its user wants it stopped and put back into the queue.
         stuck: it did not stop in time; a human was called.
     """
 
     __slots__ = (
         "account", "allocation", "attempt", "beneficiary", "cancelled", "charged", "checkpoint_at",
         "committed_until", "excused_until", "guest_until", "id", "min_runtime", "protected_until", "rate",
-        "requested_at", "reservation", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
+        "recalled", "requested_at", "reservation", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
         "workload",
     )  # fmt: skip
 
@@ -57,6 +58,7 @@ class Run:
         self.beneficiary: WorkloadId | None = None
         self.stuck = False
         self.cancelled = False
+        self.recalled = False
         self.suspended_at: Instant | None = None
         self.checkpoint_at: Instant | None = None
         self.vouched = False

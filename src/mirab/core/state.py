@@ -47,6 +47,7 @@ class State:
         troubled: nodes that are not up.
         overdue: heap of (instant, run): starts and stops that should have happened by then; `late` = that did not.
         orphans: runs that are stopping for a workload that no longer wants their nodes.
+        unwanted: runs that their users cancelled or want back in the queue, and that nobody has told to stop yet.
     """
 
     def __init__(self, cluster: Cluster, budgets: Budgets, policy: Policy, now: Instant = 0) -> None:
@@ -96,6 +97,7 @@ class State:
         self.overdue: list[tuple[Instant, RunId]] = []
         self.late: dict[RunId, Run] = {}
         self.orphans: dict[RunId, Run] = {}
+        self.unwanted: dict[RunId, Run] = {}
         self.install(budgets)
 
     # --- change ----------------------------------------------------------------------------------------------------

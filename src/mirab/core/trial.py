@@ -14,7 +14,7 @@ from mirab.core.shares import Account, covers
 from mirab.core.space import Space
 from mirab.core.standing import Standings
 from mirab.core.state import State
-from mirab.model.plans import Action, Hold, HoldChange, Plan, Preempt, Start, Waiting
+from mirab.model.plans import Action, Cancel, Hold, HoldChange, Plan, Preempt, Start, Waiting
 from mirab.model.reasons import (
     AwaitingVictims,
     HeadroomKept,
@@ -118,14 +118,23 @@ class Trial(Space, Standings):
 
     def stop(self, run: Run, reason: StopReason) -> Instant:
         """Tell the run to go; returns when it should be gone."""
-        grace = min(run.workload.shape.grace, self.policy.grace_max)
-        self.actions.append(Preempt(run.id, grace, reason))
+        return self._send_away(run, Preempt(run.id, self._notice(run), reason))
+
+    def cancel(self, run: Run) -> Instant:
+        """Tell a run to go that its user does not want any more; returns when it should be gone."""
+        return self._send_away(run, Cancel(run.id, self._notice(run), requeue=not run.cancelled))
+
+    def _notice(self, run: Run) -> Duration:
+        return min(run.workload.shape.grace, self.policy.grace_max)
+
+    def _send_away(self, run: Run, action: Preempt | Cancel) -> Instant:
+        self.actions.append(action)
         self.stopped[run.id] = None
         self.coming.clear()
         if self._going is not None:
             self._going.append(run)
-        self.wake(self.now + grace + self.policy.stop_timeout)
-        return self.now + grace
+        self.wake(self.now + action.grace + self.policy.stop_timeout)
+        return self.now + action.grace
 
     def holds_given(self) -> int:
         """Holds in force, without claims on nodes that are being emptied at once."""

@@ -22,15 +22,18 @@ class Outcome(Enum):
     CANCELLED = "CANCELLED"
     TIMEOUT = "TIMEOUT"
     LAUNCH_FAILED = "LAUNCH_FAILED"
+    REQUEUED = "REQUEUED"
 
 
-REQUEUED = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LAUNCH_FAILED})
+REQUEUED = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LAUNCH_FAILED, Outcome.REQUEUED})
 """Outcomes after which a workload that wants to resume goes back to the queue."""
+ALWAYS_REQUEUED = frozenset({Outcome.LAUNCH_FAILED, Outcome.REQUEUED})
+"""Outcomes after which any workload does: it never ran, or its user asked for it."""
 
 
 def goes_back(outcome: Outcome, resume: bool) -> bool:
-    """Whether the workload of a run that ended so queues again: if it wants to resume, or if it never ran."""
-    return outcome is Outcome.LAUNCH_FAILED or (outcome in REQUEUED and resume)
+    """Whether the workload of a run that ended so queues again: it wants to resume, never ran, or was asked to."""
+    return outcome in ALWAYS_REQUEUED or (outcome in REQUEUED and resume)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class WorkloadSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadCancelled:
-    """Its user gave up or cancelled it. A running attempt ends by its own `RunEnded`."""
+    """Its user gave up or cancelled it. A running attempt is told to stop, and ends by its own `RunEnded`."""
 
     at: Instant
     workload_id: WorkloadId
@@ -61,6 +64,15 @@ class WorkloadHeld:
 class WorkloadReleased:
     at: Instant
     workload_id: WorkloadId
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRequested:
+    """Its user wants the running attempt stopped, whatever its minimum, and the workload back in the queue."""
+
+    at: Instant
+    workload_id: WorkloadId
+    by: str = "user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +194,7 @@ Event: TypeAlias = (
     | WorkloadCancelled
     | WorkloadHeld
     | WorkloadReleased
+    | RequeueRequested
     | RunStarted
     | RunCheckpointed
     | RunSuspended

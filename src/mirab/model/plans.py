@@ -32,6 +32,18 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """Its user (or who may do so) wants the run gone: notice now, stop after `grace`, whatever its minimum.
+
+    `requeue`: the workload then goes back to the queue, else it is over.
+    """
+
+    run_id: RunId
+    grace: Duration
+    requeue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Nothing new starts on the node; what runs there is stopped at `stop_at`, when all minimums are over.
 
@@ -117,7 +129,7 @@ class Waiting:
     again_at: Instant
 
 
-Action: TypeAlias = Start | Preempt | Drain | Repair | Resume | CallHuman | Reject
+Action: TypeAlias = Start | Preempt | Cancel | Drain | Repair | Resume | CallHuman | Reject
 HoldChange: TypeAlias = Hold | HoldReleased
 
 

@@ -24,7 +24,7 @@ from mirab.model.events import (
     WorkloadCancelled,
     WorkloadSubmitted,
 )
-from mirab.model.plans import Action, CallHuman, Drain, Preempt, Reject, Repair, Resume, Start
+from mirab.model.plans import Action, CallHuman, Cancel, Drain, Preempt, Reject, Repair, Resume, Start
 from mirab.model.resources import Allocation
 from mirab.model.trace import Trace
 from mirab.model.units import HOUR, Duration, Instant, NodeName, RunId, WorkloadId
@@ -131,7 +131,10 @@ class SimBackend:
             case Start():
                 self._start(action, at)
             case Preempt():
-                self._preempt(action.run_id, action.grace, at)
+                self._stop(action.run_id, action.grace, at, Outcome.PREEMPTED)
+            case Cancel():
+                outcome = Outcome.REQUEUED if action.requeue else Outcome.CANCELLED
+                self._stop(action.run_id, action.grace, at, outcome)
             case Repair():
                 self._repair(action.node, at)
             case CallHuman():
@@ -213,7 +216,7 @@ class SimBackend:
         attempt.foresee_end(arrival.run, workload.shape.time_limit if self._options.kill_at_limit else None)
         return attempt
 
-    def _preempt(self, run_id: RunId, grace: Duration, at: Instant) -> None:
+    def _stop(self, run_id: RunId, grace: Duration, at: Instant, outcome: Outcome) -> None:
         attempt = self._attempts.get(run_id)
         if attempt is None:
             self._deny(run_id, at)
@@ -228,7 +231,7 @@ class SimBackend:
             return
         gone_at = at + exit_delay(run_id, grace)
         if gone_at < attempt.ends_at:
-            self._end(attempt, gone_at, Outcome.PREEMPTED)
+            self._end(attempt, gone_at, outcome)
 
     def _deny(self, run_id: RunId, at: Instant) -> None:
         """A stop for a run that never came: it counts as a failed launch, and a late start of it is ignored."""

@@ -11,7 +11,7 @@ from random import Random
 
 from mirab.control.ports import Clock
 from mirab.model.events import ActionRefused, Event, Outcome, RunEnded, RunStarted
-from mirab.model.plans import Action, Preempt, Start
+from mirab.model.plans import Action, Cancel, Preempt, Start
 from mirab.model.resources import Cluster
 from mirab.model.units import HOUR, MINUTE, SECOND, Duration, Instant, NodeName, RunId
 from mirab.model.workloads import NodeTrouble
@@ -98,7 +98,7 @@ class FaultyBackend:
         now = self._clock.now()
         if isinstance(action, Start):
             self._start(action, now)
-        elif isinstance(action, Preempt):
+        elif isinstance(action, Preempt | Cancel):
             self._stop(action, now)
         else:
             self._pass_on(action, now)
@@ -147,7 +147,7 @@ class FaultyBackend:
             at = now + self._span(self._rates.longest_delay)
             self._tell(RunEnded(at, action.run_id, Outcome.LAUNCH_FAILED, 0), at)
 
-    def _stop(self, action: Preempt, now: Instant) -> None:
+    def _stop(self, action: Preempt | Cancel, now: Instant) -> None:
         rates = self._rates
         if self._chance(rates.stop_lost):
             return
