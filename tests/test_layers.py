@@ -18,7 +18,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sim": ("model", "core", "control"),
     "logs": ("model", "core", "control"),
     "study": ("model", "core", "control", "sim", "logs"),
-    "cli": ("model", "core", "control", "sim", "logs", "study", "data"),
+    "store": ("model", "control"),
+    "backends": ("model", "control"),
+    "service": ("model", "core", "control", "sim", "logs", "study", "store", "backends", "data"),
+    "cli": ("model", "core", "control", "sim", "logs", "study", "store", "backends", "service", "data"),
 }
 NEVER_IN_PURE = frozenset(
     "time datetime random uuid os io socket subprocess threading asyncio logging sqlite3 pathlib secrets".split()  # noqa: SIM905

@@ -1,0 +1,1 @@
+"""Engines that execute: this machine, later Slurm and Kubernetes."""

@@ -1,0 +1,1 @@
+"""The live service: one process that decides, records, answers, and survives anything."""

@@ -1,0 +1,1 @@
+"""Durability: an append-only journal of facts and plans, and what people read, folded from it."""
