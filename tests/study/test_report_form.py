@@ -24,7 +24,7 @@ METRICS = {
     "useful_ratio", "unallocated_ratio", "occupancy", "occupancy_of_demand", "availability", "utilization",
     "lost_ratio", "preemptions", "preemptions_by_cause", "contract_violations", "fragmentation_ratio",
     "fragmentation_by_shape", "held_idle_ratio", "repairs", "repairs_needing_human", "starvation_s", "makespan_s",
-    "deadlines", "waits", "first_progress",
+    "deadlines", "waits", "first_progress", "sustained_accounts", "sustained_worst",
 }  # fmt: skip
 WAITS = {"count", "started", "mean_s", "p50_s", "p90_s", "p99_s", "max_s"}
 
@@ -36,7 +36,7 @@ def made() -> dict[str, Any]:
 def test_all_agreed_keys_are_there() -> None:
     report = made()
     assert set(report) == {
-        "mirab", "policy", "input", "metrics", "by_account", "series", "distributions", "performance",
+        "mirab", "policy", "input", "metrics", "by_account", "exceptions", "series", "distributions", "performance",
     }  # fmt: skip
     metrics = report["metrics"]
     assert set(metrics) >= METRICS

@@ -11,6 +11,7 @@ from mirab.model.policy import Policy
 from mirab.model.trace import Trace
 from mirab.model.units import WHOLE, Duration, format_duration
 from mirab.study.demand import counted_pools
+from mirab.study.exceptions import exceptions_part
 from mirab.study.owed import (
     AT_95,
     Leaf,
@@ -24,6 +25,7 @@ from mirab.study.owed import (
     verdict,
 )
 from mirab.study.pyramid import shape_name
+from mirab.study.sustained import sustained, sustained_metrics
 from mirab.study.waits import Waits, percentile_s, quantiles_s
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def report(seen: Measures, performance: Report | None) -> Report:
             "first_progress": progress.summary(progress.sorted_spans()),
         },
         "by_account": _by_account(seen, leaves),
+        "exceptions": exceptions_part(seen.trace),
         "series": seen.series.report(seen.usage.installed, leaves),
         "distributions": {name: {"wait_s": quantiles_s(found)} for name, found in spans.items()},
         "performance": performance or {},
@@ -111,6 +114,7 @@ def _budget_metrics(seen: Measures, leaves: Sequence[Leaf]) -> Report:
     whole_period = [_whole_period(leaf) for leaf in leaves]
     owed = sum(each.owed for each in whole_period)
     allocated = sum(leaf.charged + leaf.uncharged for leaf in leaves)
+    steady = [sustained(leaf, windows) for leaf in leaves]
     return {
         "delivered_ratio": ratio(sum(each.delivered for each in judged), sum(each.owed for each in judged)),
         "delivered_ratio_worst": min((ratio(each.delivered, each.owed) or 0.0 for each in judged), default=None),
@@ -123,6 +127,7 @@ def _budget_metrics(seen: Measures, leaves: Sequence[Leaf]) -> Report:
         "unallocated_ratio_period": ratio(
             allocated * WHOLE - sum(each.delivered for each in whole_period), allocated * WHOLE
         ),
+        **sustained_metrics(steady),
     }
 
 
@@ -195,5 +200,6 @@ def _account(leaf: Leaf, windows: Sequence[tuple[int, int]], waiting: Sequence[D
         "uncharged": unit_hours(leaf.uncharged),
         "lost": slot_hours(leaf.lost),
         "preempted": leaf.preempted,
+        "sustained": sustained(leaf, windows).part(),
         "waits": {"count": len(waits), "p50_s": percentile_s(waits, 50), "p90_s": percentile_s(waits, 90)},
     }

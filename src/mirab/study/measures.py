@@ -341,6 +341,7 @@ class Measures:
         waited = job.waited(now)
         self.waits.add(job.kind, waited, reached=reached)
         job.leaf.waits.append(waited)
+        job.leaf.asked.append(job.workload.submitted_at)
 
     def _count_progress(self, job: Job, now: Instant, *, reached: bool = True) -> None:
         if not job.progressed:

@@ -22,6 +22,9 @@ class Mark(NamedTuple):
     charged: Charge = 0
     repeated: Charge = 0
     within: ScaledCharge = 0
+    uncharged: Charge = 0
+    lost: int = 0
+    full_time: Duration = 0
 
 
 class Leaf:
@@ -40,11 +43,14 @@ class Leaf:
         given_up: owed to workloads whose users gave up.
         repeated: charge of charged work that had to be done again, save what was credited.
         lost: slot-milliseconds lost to preemption; `preempted`: how often.
+        full: its demand is at least its share now; `full_time`: for how long it was.
+        waits: how long its workloads waited for their first start; `asked`: when each of them was submitted.
     """
 
     __slots__ = (
-        "at", "charged", "charged_rate", "given_up", "lost", "marks", "owed", "owed_rate", "path", "pending_rate",
-        "preempted", "repeated", "share", "uncharged", "uncharged_rate", "unmet", "waits", "wanted", "within",
+        "asked", "at", "charged", "charged_rate", "full", "full_time", "given_up", "lost", "marks", "owed",
+        "owed_rate", "path", "pending_rate", "preempted", "repeated", "share", "uncharged", "uncharged_rate", "unmet",
+        "waits", "wanted", "within",
     )  # fmt: skip
 
     def __init__(self, path: AccountPath, share: int, at: Instant) -> None:
@@ -66,7 +72,10 @@ class Leaf:
         self.lost: int = 0
         self.preempted = 0
         self.marks: dict[Instant, Mark] = {}
+        self.full = False
+        self.full_time: Duration = 0
         self.waits = array("q")
+        self.asked = array("q")
 
     def settle(self, now: Instant) -> None:
         """Move the integrals on to `now`. To be called before a rate changes."""
@@ -78,6 +87,8 @@ class Leaf:
         self.owed += owed_rate * span
         self.charged += self.charged_rate * span
         self.uncharged += self.uncharged_rate * span
+        if self.full:
+            self.full_time += span
         if running < owed_rate:
             self.within += running * span
             if self.pending_rate:
@@ -89,7 +100,8 @@ class Leaf:
         """Work out the owed rate anew: min(S C, what the accepted pools could serve of the demand)."""
         promised = self.share * whole
         servable = self.wanted.servable(capacity) * WHOLE
-        self.owed_rate = promised if promised < servable else servable
+        self.full = promised <= servable
+        self.owed_rate = promised if self.full else servable
 
     def mark(self, now: Instant) -> None:
         self.settle(now)
@@ -97,7 +109,7 @@ class Leaf:
 
     def so_far(self) -> Mark:
         """Everything since the period began, up to the last `settle`."""
-        return Mark(self.owed, self.charged, self.repeated, self.within)
+        return Mark(self.owed, self.charged, self.repeated, self.within, self.uncharged, self.lost, self.full_time)
 
     def between(self, begin: Instant, end: Instant) -> Mark:
         """What was added between two marks. A leaf unknown at a mark had nothing then."""

@@ -1,0 +1,60 @@
+"""The exceptions and reservations of a replay, for people who have to answer for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirab.model.policy import Exemption, Reservation
+from mirab.model.resources import Cluster
+from mirab.model.trace import Trace
+from mirab.model.units import HOUR, UNIT, WHOLE, Instant
+from mirab.study.owed import seconds
+
+Part = dict[str, Any]
+
+
+def exceptions_part(trace: Trace) -> list[Part]:
+    """Every exception and reservation with the unit-hours that it sets aside inside the period, by begin and id.
+
+    `in_force`: whether it holds when the period ends. `unit_hours` is None where nothing is set aside beforehand (a
+    longer minimum, a guarantee): what those cost only a second replay can say.
+    """
+    found = [_exemption(each, trace) for each in trace.exemptions]
+    found += [_reservation(each, trace) for each in trace.reservations]
+    return sorted(found, key=lambda each: (each["begin_s"], each["kind"], each["id"]))
+
+
+def _exemption(held: Exemption, trace: Trace) -> Part:
+    rate = held.share * installed_units(trace.cluster) / WHOLE if held.kind == "extra-share" else None
+    return _told(held, held.kind, rate, trace)
+
+
+def _reservation(held: Reservation, trace: Trace) -> Part:
+    weights = [pool.weight for pool in trace.cluster.pools if not held.pool or pool.name == held.pool]
+    rate = held.nodes * held.gpus_per_node * max(weights, default=UNIT) / UNIT
+    return _told(held, "reservation", rate, trace)
+
+
+def _told(held: Exemption | Reservation, kind: str, rate: float | None, trace: Trace) -> Part:
+    inside = max(0, min(held.end, trace.ends_at) - max(held.begin, trace.starts_at))
+    return {
+        "id": held.id,
+        "kind": kind,
+        "account": held.account,
+        "owner": held.owner,
+        "approver": held.approver,
+        "reason": held.reason,
+        "begin_s": seconds(held.begin),
+        "end_s": seconds(held.end),
+        "in_force": in_force(held, trace.ends_at),
+        "unit_hours": None if rate is None else round(rate * inside / HOUR, 3),
+    }
+
+
+def in_force(held: Exemption | Reservation, now: Instant) -> bool:
+    return held.begin <= now < held.end
+
+
+def installed_units(cluster: Cluster) -> float:
+    """Charge units of all nodes."""
+    return cluster.charge_units / UNIT
