@@ -16,6 +16,7 @@ from mirab.model.events import (
     NodeDegraded,
     NodeDown,
     NodeUp,
+    RequeueRequested,
     RunContinued,
     RunEnded,
     RunStarted,
@@ -23,7 +24,7 @@ from mirab.model.events import (
     WorkloadCancelled,
     WorkloadSubmitted,
 )
-from mirab.model.plans import Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
+from mirab.model.plans import Cancel, Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
 from mirab.model.policy import Policy
 from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, StartTimedOut, UnknownAccount
 from mirab.model.resources import Allocation, Cluster, Pool, Shape, nodes_of
@@ -70,6 +71,7 @@ class Audit:
         self.workloads: dict[WorkloadId, Workload] = {}
         self.waiting: set[WorkloadId] = set()
         self.cancelled: set[WorkloadId] = set()
+        self.recalled: set[WorkloadId] = set()
         self.judged: set[WorkloadId] = set()
         self.holds: dict[WorkloadId, Hold] = {}
         self.sick: set[NodeName] = set()
@@ -102,6 +104,8 @@ class Audit:
                 self.sick.discard(action.node)
             elif isinstance(action, Preempt):
                 self._preempt(action, plan)
+            elif isinstance(action, Cancel):
+                self._cancel(action, plan)
         for action in plan.actions:
             if isinstance(action, Start):
                 self._start(action, plan)
@@ -119,6 +123,8 @@ class Audit:
             self.waiting.discard(fact.workload_id)
             self.cancelled.add(fact.workload_id)
             self.holds.pop(fact.workload_id, None)
+        elif isinstance(fact, RequeueRequested):
+            self.recalled.add(fact.workload_id)
         elif isinstance(fact, BudgetsChanged):
             self.open = {path for path, _, _ in fact.budgets.walk()}
             self.saving |= {path for path, budget, _ in fact.budgets.walk() if budget.save_for_gangs}
@@ -150,7 +156,9 @@ class Audit:
 
     def _gone(self, run_id: RunId, outcome: str) -> None:
         run = self.runs.pop(run_id)
-        again = outcome == "LAUNCH_FAILED" or (outcome in ("PREEMPTED", "NODE_FAIL") and run.workload.resume)
+        wants = run.workload.resume or run.workload.id in self.recalled
+        self.recalled.discard(run.workload.id)
+        again = outcome in ("LAUNCH_FAILED", "REQUEUED") or (outcome in ("PREEMPTED", "NODE_FAIL") and wants)
         if again and run.workload.id not in self.cancelled:
             self.waiting.add(run.workload.id)
 
@@ -172,14 +180,24 @@ class Audit:
         declared = workload.shape.min_runtime
         assert action.min_runtime <= declared, f"{action.run_id} gets a longer minimum than it declared"
 
-    def _preempt(self, action: Preempt, plan: Plan) -> None:
-        self.preemptions += 1
+    def _told_to_stop(self, action: Preempt | Cancel, plan: Plan) -> Seen:
         run = self.runs.get(action.run_id)
         assert run is not None, f"{action.run_id} is told to stop and is not running"
         assert not run.told_to_stop, f"{action.run_id} is told to stop twice"
         run.told_to_stop = True
         run.gone_by = plan.at + action.grace
         assert action.grace <= self.policy.grace_max, f"{action.run_id} gets a notice of {action.grace} ms"
+        return run
+
+    def _cancel(self, action: Cancel, plan: Plan) -> None:
+        """Whatever its minimum, but only because its own user asked."""
+        run = self._told_to_stop(action, plan)
+        asked = self.recalled if action.requeue else self.cancelled
+        assert run.workload.id in asked, f"{action.run_id} is cancelled and nobody asked"
+
+    def _preempt(self, action: Preempt, plan: Plan) -> None:
+        self.preemptions += 1
+        run = self._told_to_stop(action, plan)
         if isinstance(action.reason, StartTimedOut):
             assert run.started_at is None, f"{action.run_id} runs and is stopped because it does not"
         elif self.policy.contract:

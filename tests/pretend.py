@@ -13,6 +13,7 @@ from mirab.model.events import (
     NodeDown,
     NodeUp,
     Outcome,
+    RequeueRequested,
     RunCheckpointed,
     RunContinued,
     RunEnded,
@@ -21,7 +22,7 @@ from mirab.model.events import (
     WorkloadCancelled,
     WorkloadSubmitted,
 )
-from mirab.model.plans import Action, Plan, Preempt, Repair, Start
+from mirab.model.plans import Action, Cancel, Plan, Preempt, Repair, Start
 from mirab.model.resources import Allocation, Cluster, nodes_of
 from mirab.model.units import Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
@@ -119,7 +120,9 @@ class PretendEngine:
         if isinstance(action, Start):
             self._start(action)
         elif isinstance(action, Preempt):
-            self._preempt(action)
+            self._stop(action, Outcome.PREEMPTED)
+        elif isinstance(action, Cancel):
+            self._stop(action, Outcome.REQUEUED if action.requeue else Outcome.CANCELLED)
         elif isinstance(action, Repair) and action.node in self.repairs:
             self.fact(NodeUp(self.clock.now() + self.repairs.pop(action.node), action.node))
 
@@ -135,11 +138,10 @@ class PretendEngine:
         self.fact(WorkloadSubmitted(workload.submitted_at, workload))
 
     def cancel(self, workload_id: WorkloadId) -> None:
-        now = self.clock.now()
-        self.fact(WorkloadCancelled(now, workload_id))
-        run_id = self.run_of(workload_id)
-        if run_id is not None:
-            self.fact(RunEnded(now, run_id, Outcome.CANCELLED), self.attempts[run_id].epoch)
+        self.fact(WorkloadCancelled(self.clock.now(), workload_id))
+
+    def requeue(self, workload_id: WorkloadId) -> None:
+        self.fact(RequeueRequested(self.clock.now(), workload_id))
 
     def end(self, run_id: RunId, outcome: Outcome) -> None:
         attempt = self.attempts[run_id]
@@ -200,7 +202,7 @@ class PretendEngine:
         elif not conduct.never_starts:
             self.fact(RunStarted(now + conduct.start_delay, action.run_id, conduct.vouched), 0)
 
-    def _preempt(self, action: Preempt) -> None:
+    def _stop(self, action: Preempt | Cancel, outcome: Outcome) -> None:
         attempt = self.attempts.get(action.run_id)
         if attempt is None:
             return
@@ -212,7 +214,7 @@ class PretendEngine:
         attempt.stop_told = True
         if not conduct.ignores_stop:
             stop = now + action.grace
-            outcome = Outcome.PREEMPTED if attempt.running_since is not None else Outcome.LAUNCH_FAILED
+            outcome = outcome if attempt.running_since is not None else Outcome.LAUNCH_FAILED
             self.fact(RunEnded(stop, action.run_id, outcome, self._lost(attempt, stop)), attempt.epoch)
 
     def _still(self, due: _Due) -> bool:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mirab.model import reasons
-from mirab.model.plans import CallHuman, Drain, Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
+from mirab.model.plans import CallHuman, Cancel, Drain, Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
 from mirab.model.resources import Cluster, nodes_of
 from mirab.model.units import NodeMask, WorkloadId, format_duration
 from tests.scenarios.build import node_names, value_of
 from tests.scenarios.fileform import ScenarioError, Statement, duration_of, names_of
 
-DECISIONS = ("start", "preempt", "hold", "release", "drain", "repair", "resume", "human", "reject")
+DECISIONS = ("start", "preempt", "cancel", "requeue", "hold", "release", "drain", "repair", "resume", "human", "reject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,9 @@ def decisions_of(plan: Plan, cluster: Cluster, workload_of: Mapping[str, Workloa
             found.append(Decided("start", action.workload_id, details, action.reason))
         elif isinstance(action, Preempt):
             found.append(Decided("preempt", workload_of[action.run_id], (("grace", action.grace),), action.reason))
+        elif isinstance(action, Cancel):
+            verb = "requeue" if action.requeue else "cancel"
+            found.append(Decided(verb, workload_of[action.run_id], (("grace", action.grace),)))
         elif isinstance(action, Drain):
             found.append(Decided("drain", action.node, (("stop", action.stop_at),)))
         elif isinstance(action, Repair):

@@ -263,6 +263,8 @@ class Play:
     def _workload_fact(self, line: Statement, name: WorkloadId, at: Instant) -> None:
         if line.verb == "cancel":
             self.engine.cancel(name)
+        elif line.verb == "requeue":
+            self.engine.requeue(name)
         elif line.verb == "keep":
             self.engine.fact(WorkloadHeld(at, name, line.get("because", "its user keeps it")))
         elif line.verb == "let-go":

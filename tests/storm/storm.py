@@ -7,12 +7,12 @@ and every workload that fits has to come to its end: without that, a scheduler t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from mirab.control.cycle import cycle
 from mirab.core.state import State
-from mirab.model.events import Event
+from mirab.model.events import Event, RequeueRequested, WorkloadCancelled
 from mirab.model.plans import Action, Plan
 from mirab.model.units import DAY, HOUR, WHOLE, AccountPath, Instant, WorkloadId
 from mirab.model.workloads import Arrival
@@ -45,9 +45,11 @@ class Line:
     crash_at: str | int | None = None
     applied: int = 0
     unrecorded: list[Event] | None = None
+    wishes: list[Event] = field(default_factory=list)
 
     def observe(self) -> list[Event]:
-        self.unrecorded = [*(self.unrecorded or ()), *self.engine.observe()]
+        self.unrecorded = [*(self.unrecorded or ()), *self.engine.observe(), *self.wishes]
+        self.wishes.clear()
         if self.crash_at == "observed":
             raise KilledError
         return list(self.unrecorded)
@@ -95,13 +97,14 @@ class Storm:
         self.state = self._reborn()
         self.crashes = 0
         self.crashing = self.chance.choice((0.0, 0.05, 0.3))
+        self.wishing = self.chance.choice((0.0, 0.02, 0.1))
 
     def run(self) -> Outcome:
         healed = False
         instant = self.line.engine.next_due()
         while instant is not None and instant <= PATIENCE:
             if not healed and instant >= HEALS_AT:
-                healed, self.crashing = True, 0.0
+                healed, self.crashing, self.wishing = True, 0.0, 0.0
                 self.clock.jump(instant)
                 self.line.engine.heal()
             self.clock.jump(instant)
@@ -118,6 +121,8 @@ class Storm:
     def _decide(self) -> Instant | None:
         """One cycle, with the service killed somewhere in it perhaps, and started again."""
         self.line.applied, self.line.crash_at = 0, None
+        if self.state.running and self.chance.random() < self.wishing:
+            self._wish()
         if self.chance.random() < self.crashing:
             self.line.crash_at = self.chance.choice(("observed", "decided", "recorded", 0, 1, 2))
         try:
@@ -128,6 +133,12 @@ class Storm:
             return self.clock.now() + 1
         self.state.check()
         return plan.wake_at
+
+    def _wish(self) -> None:
+        """Somebody wants an own run gone, for good or back in the queue."""
+        workload_id = self.chance.choice(sorted(self.state.running))
+        kind = self.chance.choice((WorkloadCancelled, RequeueRequested))
+        self.line.wishes.append(kind(self.clock.now(), workload_id))
 
     def _recover(self) -> None:
         """The state comes from the journal, and the intents of the last plan are submitted again."""
