@@ -124,7 +124,8 @@ class Audit:
             self.cancelled.add(fact.workload_id)
             self.holds.pop(fact.workload_id, None)
         elif isinstance(fact, RequeueRequested):
-            self.recalled.add(fact.workload_id)
+            if any(run.workload.id == fact.workload_id for run in self.runs.values()):
+                self.recalled.add(fact.workload_id)
         elif isinstance(fact, BudgetsChanged):
             self.open = {path for path, _, _ in fact.budgets.walk()}
             self.saving |= {path for path, budget, _ in fact.budgets.walk() if budget.save_for_gangs}

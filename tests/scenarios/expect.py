@@ -7,7 +7,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mirab.model import reasons
-from mirab.model.plans import CallHuman, Cancel, Drain, Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
+from mirab.model.plans import (
+    Action,
+    CallHuman,
+    Cancel,
+    Drain,
+    Hold,
+    HoldReleased,
+    Plan,
+    Preempt,
+    Reject,
+    Repair,
+    Resume,
+    Start,
+)
 from mirab.model.resources import Cluster, nodes_of
 from mirab.model.units import NodeMask, WorkloadId, format_duration
 from tests.scenarios.build import node_names, value_of
@@ -34,27 +47,7 @@ class Decided:
 def decisions_of(plan: Plan, cluster: Cluster, workload_of: Mapping[str, WorkloadId]) -> list[Decided]:
     """The decisions of a plan in the words of scenario files. Claims on nodes already told to empty are left out:
     they go with their preemptions."""
-    found: list[Decided] = []
-    for action in plan.actions:
-        if isinstance(action, Start):
-            nodes = _names(cluster, action.allocation.pool, action.allocation.mask)
-            details = (("on", nodes), ("min", action.min_runtime), ("resumed", action.resumed))
-            found.append(Decided("start", action.workload_id, details, action.reason))
-        elif isinstance(action, Preempt):
-            found.append(Decided("preempt", workload_of[action.run_id], (("grace", action.grace),), action.reason))
-        elif isinstance(action, Cancel):
-            verb = "requeue" if action.requeue else "cancel"
-            found.append(Decided(verb, workload_of[action.run_id], (("grace", action.grace),)))
-        elif isinstance(action, Drain):
-            found.append(Decided("drain", action.node, (("stop", action.stop_at),)))
-        elif isinstance(action, Repair):
-            found.append(Decided("repair", action.node, ()))
-        elif isinstance(action, Resume):
-            found.append(Decided("resume", action.node, ()))
-        elif isinstance(action, CallHuman):
-            found.append(Decided("human", action.node, (("workload", workload_of[action.run_id]),)))
-        elif isinstance(action, Reject):
-            found.append(Decided("reject", action.workload_id, (), action.reason))
+    found = [_decided(action, cluster, workload_of) for action in plan.actions]
     for change in plan.holds:
         if isinstance(change, HoldReleased):
             found.append(Decided("release", change.workload_id, ()))
@@ -62,6 +55,29 @@ def decisions_of(plan: Plan, cluster: Cluster, workload_of: Mapping[str, Workloa
             nodes = _names(cluster, change.pool, change.mask)
             found.append(Decided("hold", change.workload_id, (("on", nodes), ("until", change.until))))
     return found
+
+
+def _decided(action: Action, cluster: Cluster, workload_of: Mapping[str, WorkloadId]) -> Decided:
+    match action:
+        case Start():
+            nodes = _names(cluster, action.allocation.pool, action.allocation.mask)
+            details = (("on", nodes), ("min", action.min_runtime), ("resumed", action.resumed))
+            return Decided("start", action.workload_id, details, action.reason)
+        case Preempt():
+            return Decided("preempt", workload_of[action.run_id], (("grace", action.grace),), action.reason)
+        case Cancel():
+            verb = "requeue" if action.requeue else "cancel"
+            return Decided(verb, workload_of[action.run_id], (("grace", action.grace),))
+        case Drain():
+            return Decided("drain", action.node, (("stop", action.stop_at),))
+        case Repair():
+            return Decided("repair", action.node, ())
+        case Resume():
+            return Decided("resume", action.node, ())
+        case CallHuman():
+            return Decided("human", action.node, (("workload", workload_of[action.run_id]),))
+        case Reject():
+            return Decided("reject", action.workload_id, (), action.reason)
 
 
 def expected(line: Statement) -> list[Decided]:
