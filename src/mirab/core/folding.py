@@ -180,7 +180,8 @@ def refused(state: State, event: facts.ActionRefused) -> None:
         state.orphans.pop(run.id, None)
         if run.cancelled or run.recalled:
             unwanted(state, run)
-        state.will_expose(run)
+        if run.started_at is not None:
+            state.will_expose(run)
         heappush(state.overdue, (state.overdue_at(run), run.id))
         state.claims += 1
         if beneficiary is not None:

@@ -21,6 +21,7 @@ _AFTER = {
     "PREEMPTED": "back in the queue, with its seniority, after it was stopped",
     "NODE_FAIL": "back in the queue after its node failed",
     "LAUNCH_FAILED": "back in the queue after its launch failed",
+    "REQUEUED": "back in the queue, as its user asked",
     "REFUSED": "back in the queue after the engine refused to start it",
 }
 _ENDS = {
@@ -31,6 +32,7 @@ _ENDS = {
     "CANCELLED": "cancelled while running",
     "TIMEOUT": "ended at its time limit",
     "LAUNCH_FAILED": "failed to launch",
+    "REQUEUED": "stopped, as its user asked",
     "REFUSED": "was not started after all",
 }
 
