@@ -44,6 +44,22 @@ class GateNotMetError(Exception):
     """A measure is worse than the gate asks for."""
 
 
+class InvalidError(Exception):
+    """What was asked for makes no sense, to this command or to the server; the message says why."""
+
+
+class DeniedError(Exception):
+    """The one who asks may not; the message says which right it takes."""
+
+
+class TimedOutError(Exception):
+    """The time that was allowed for it is over; the message says what is known."""
+
+
+class UnreachableError(Exception):
+    """No server answers; the message says where it was looked for."""
+
+
 class ReaderGoneError(Exception):
     """Whoever read standard output has closed it."""
 
@@ -113,6 +129,10 @@ TABLE: tuple[tuple[type[BaseException], Exit, Callable[[BaseException], str]], .
     (NotFoundError, Exit.NOT_FOUND, _own),
     (ConflictError, Exit.CONFLICT, _own),
     (GateNotMetError, Exit.GATE_NOT_MET, _own),
+    (InvalidError, Exit.USAGE, _own),
+    (DeniedError, Exit.DENIED, _own),
+    (TimedOutError, Exit.TIMED_OUT, _own),
+    (UnreachableError, Exit.UNREACHABLE, _own),
     (UnusableError, Exit.FAILED, _own),
     (FileNotFoundError, Exit.NOT_FOUND, _os),
     (IsADirectoryError, Exit.USAGE, _os),
