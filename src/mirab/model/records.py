@@ -49,6 +49,8 @@ class JobSpec:
         array_job, array_task, array_limit: the array it is a part of, its index, and how many may run at once.
         after: ids of jobs that must have ended well (``afterok``), by kind of dependency.
         progress_interval: the longest that it should hold GPUs without a sign of progress; 0 = not declared.
+        launches_forgiven: launches that failed in attempts up to this one no longer count: it was released since.
+        account, user: who it is for, as the run's environment and the names of its output files tell it.
     """
 
     workload_id: WorkloadId
@@ -74,6 +76,8 @@ class JobSpec:
     array_limit: int = 0
     after: tuple[tuple[str, WorkloadId], ...] = ()
     progress_interval: Duration = 0
+    account: AccountPath | str = ""
+    user: UserName | str = ""
 
 
 @dataclass(frozen=True, slots=True)
