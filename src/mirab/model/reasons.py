@@ -205,6 +205,59 @@ class UnknownAccount:
     account: AccountPath
 
 
+# --- why something is kept out of the queue, or stands behind its like (live only) ----------------------------------
+@dataclass(frozen=True, slots=True)
+class HeldByUser:
+    """Its user, or somebody who looks after the account, keeps it back; so may release it."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByOperator:
+    """An operator keeps it back, and only an operator releases it. `because`: in their words, perhaps empty."""
+
+    operator: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetDependency:
+    """It waits for other jobs to end. `dependency`: as in sbatch, such as ``afterok:12,afterany:13``."""
+
+    dependency: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLimitReached:
+    """As many tasks of its array as its user allows (`limit`) wait or run already."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchesFailed:
+    """It could not be launched so many times in a row."""
+
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyNeverSatisfied:
+    """What it waited for has ended in `state`, so that the dependency can never be met: it is cancelled."""
+
+    dependency: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class BehindOwn:
+    """`ahead` workloads of the same account, user and shape go before it; `first` is the next of them."""
+
+    ahead: int
+    first: WorkloadId
+
+
 StartReason: TypeAlias = InOrder | OnHeldNodes | VictimsGone | HoldDue | Reserved
 StopReason: TypeAlias = PreemptedFor | DrainedFrom | ReservationBegins | StartTimedOut
 WaitReason: TypeAlias = (
@@ -223,4 +276,6 @@ WaitReason: TypeAlias = (
     | NeverFits
     | UnknownAccount
 )
-Reason: TypeAlias = StartReason | StopReason | WaitReason
+HoldReason: TypeAlias = HeldByUser | HeldByOperator | UnmetDependency | ArrayLimitReached | LaunchesFailed
+StandingReason: TypeAlias = DependencyNeverSatisfied | BehindOwn
+Reason: TypeAlias = StartReason | StopReason | WaitReason | HoldReason | StandingReason

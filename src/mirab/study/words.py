@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from mirab.model import reasons as why
 from mirab.model.units import HOUR, SECOND, Duration, Instant
-from mirab.study.formats import Names, plural, ratio, slot_word, span
+from mirab.study.formats import Names, plural, ratio, slot_word, span, times_word
 
 NAMELESS = Names()
 _Teller: TypeAlias = Callable[[Any, Names], str]
@@ -256,3 +256,40 @@ def _never_fits(reason: why.NeverFits, names: Names) -> str:
 )
 def _unknown_account(reason: why.UnknownAccount, names: Names) -> str:
     return f"account {reason.account} has no budget"
+
+
+# --- kept out of the queue, or behind its like ------------------------------------------------------------------------
+@_tells(why.HeldByUser, "`mirab release` lets it go")
+def _held_by_user(reason: why.HeldByUser, names: Names) -> str:
+    return f"{reason.user} holds it back"
+
+
+@_tells(why.HeldByOperator, "Only an operator can release it")
+def _held_by_operator(reason: why.HeldByOperator, names: Names) -> str:
+    return f"operator {reason.operator} holds it back" + (f": {reason.because}" if reason.because else "")
+
+
+@_tells(why.UnmetDependency)
+def _unmet_dependency(reason: why.UnmetDependency, names: Names) -> str:
+    return f"it waits for other jobs ({reason.dependency})"
+
+
+@_tells(why.ArrayLimitReached, "It goes on when one of them has ended")
+def _array_limit_reached(reason: why.ArrayLimitReached, names: Names) -> str:
+    return f"its array lets {plural(reason.limit, 'task')} wait or run at a time"
+
+
+@_tells(why.LaunchesFailed, "See its last attempts, put right what keeps it from starting, then `mirab release` it")
+def _launches_failed(reason: why.LaunchesFailed, names: Names) -> str:
+    return f"it could not be launched {times_word(reason.failures)} in a row"
+
+
+@_tells(why.DependencyNeverSatisfied, "Submit it again, with a dependency that can be met")
+def _dependency_never_satisfied(reason: why.DependencyNeverSatisfied, names: Names) -> str:
+    return f"its dependency {reason.dependency} can never be met, since that ended as {reason.state}"
+
+
+@_tells(why.BehindOwn)
+def _behind_own(reason: why.BehindOwn, names: Names) -> str:
+    goes = "goes" if reason.ahead == 1 else "go"
+    return f"{plural(reason.ahead, 'workload')} of the same user and shape {goes} before it, {reason.first} next"
