@@ -19,7 +19,7 @@ from functools import cache
 from math import isfinite
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from mirab.model import accounts, events, plans, policy, reasons, resources, workloads
+from mirab.model import accounts, changesets, events, plans, policy, reasons, resources, workloads
 
 Json: TypeAlias = Any
 """None, bool, int, float, str, list or dict."""
@@ -105,7 +105,7 @@ def _kinds() -> dict[str, type]:
 
 def recorded_types() -> Iterator[type]:
     """Every dataclass that can stand in a record, in the order of the modules."""
-    for module in (events, plans, reasons, workloads, accounts, policy, resources):
+    for module in (events, plans, reasons, workloads, accounts, changesets, policy, resources):
         for kind in vars(module).values():
             if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__:
                 yield kind
