@@ -76,6 +76,7 @@ class JobSpec:
     array_limit: int = 0
     after: tuple[tuple[str, WorkloadId], ...] = ()
     progress_interval: Duration = 0
+    launches_forgiven: int = 0
     account: AccountPath | str = ""
     user: UserName | str = ""
 
