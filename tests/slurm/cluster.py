@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -136,7 +136,7 @@ class SlurmCluster:
         text = f"#!/bin/sh\n{script}\n"
         return self.run("sbatch", "--parsable", "-o", output, *options, text=text).strip().split(";")[0]
 
-    def wait_for(self, condition: object, what: str, patience: float = PATIENCE_S) -> None:
+    def wait_for(self, condition: Callable[[], object], what: str, patience: float = PATIENCE_S) -> None:
         """Look again and again until `condition()` holds.
 
         Raises:
@@ -144,7 +144,7 @@ class SlurmCluster:
         """
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            if condition():  # type: ignore[operator]
+            if condition():
                 return
             for name, daemon in self.daemons.items():
                 if daemon.poll() is not None:
@@ -161,7 +161,7 @@ class SlurmCluster:
     def states(self) -> dict[str, str]:
         """State of each job that the controller knows, in Slurm's long words."""
         rows = self.run("squeue", "--noheader", "--states=all", "--format=%i %T").split("\n")
-        return dict(row.split() for row in rows if row.strip())  # type: ignore[arg-type,misc]
+        return dict(row.split() for row in rows if row.strip())
 
     # --- parts -------------------------------------------------------------------------------------------------------
     def start_controller(self, *options: str) -> None:
@@ -282,7 +282,7 @@ class SlurmCluster:
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, user=user.pw_uid, group=user.pw_gid, extra_groups=[],
         )  # fmt: skip
         log.close()
-        self.wait_for(lambda: (home / "munge.socket").exists(), "munge")
+        self.wait_for((home / "munge.socket").exists, "munge")
 
     def _start_accounting(self) -> None:
         self._start_mariadb()
