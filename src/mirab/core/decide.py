@@ -21,7 +21,7 @@ from mirab.core.reservations import serve_reservations
 from mirab.core.shares import Account
 from mirab.core.state import State
 from mirab.core.trial import Trial
-from mirab.core.victims import claimants, survey_due
+from mirab.core.victims import Reach, claimants, survey_due
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
     AwaitingCheckpoint,
@@ -34,10 +34,12 @@ from mirab.model.reasons import (
     SavingUp,
     WaitReason,
 )
-from mirab.model.units import UNIT, WHOLE, Instant
+from mirab.model.units import HOUR, UNIT, WHOLE, Duration, Instant
 
 Turns: TypeAlias = dict[Account, dict[Queue, bool]]
 """Queues to look at, by leaf. False: only if there still is room for it when its turn comes; nothing else is news."""
+STALE: Duration = HOUR
+"""The numbers in the reason of a gang that only waits are renewed when they have been due for so long."""
 
 
 def decide(state: State, now: Instant) -> Plan:
@@ -81,7 +83,7 @@ def _serve_charged(trial: Trial) -> None:
     turns = _turns(trial)
     if turns:
         strict = trial.policy.backfill == "none"
-        _take_turns(trial, turns, lambda leaf, queues: leaf_key(trial, leaf, queues), _serve, strict)
+        _take_turns(trial, turns, lambda leaf, queues: leaf_key(trial, leaf, queues), _serve, trial.lets_in, strict)
 
 
 def _turns(trial: Trial) -> Turns:
@@ -144,9 +146,9 @@ def _join_claimants(trial: Trial, turns: Turns) -> None:
                     for queue in info.queues.get(path, {}).values():
                         _join(turns, queue)
     for leaf, queues in trial.state.gangs.items():
-        may_hold = _may_have_hold(trial, leaf)
+        may_hold, reach = _may_have_hold(trial, leaf), reaches.get(leaf)
         for queue in queues:
-            if queue.info.charged and _asks_again(trial, queue, may_hold):
+            if queue.info.charged and _asks_again(trial, queue, may_hold, reach):
                 _join(turns, queue)
 
 
@@ -159,12 +161,18 @@ def _may_have_hold(trial: Trial, leaf: Account) -> bool:
     )
 
 
-def _asks_again(trial: Trial, queue: Queue, may_hold: bool) -> bool:
-    """Its last answer is old, or it was refused a hold that it may have now."""
+def _asks_again(trial: Trial, queue: Queue, may_hold: bool, reach: Reach | None) -> bool:
+    """Whether a gang may get another answer than last time.
+
+    It was refused a hold that it may have now; or its last answer is old, and there may be nodes to hold or runs to
+    stop by now. If it only waits, its reason is told anew when its numbers are stale.
+    """
     waiting = queue.head.waiting
-    if waiting is None or waiting.again_at <= trial.now:
+    if waiting is None or waiting.again_at + STALE <= trial.now:
         return True
-    return may_hold and (not trial.policy.contract or isinstance(waiting.reason, HoldTaken | HoldNotOwed))
+    if may_hold and (not trial.policy.contract or isinstance(waiting.reason, HoldTaken | HoldNotOwed)):
+        return True
+    return waiting.again_at <= trial.now and (may_hold or (reach is not None and reach.suffices(queue.info.size)))
 
 
 _Attempt: TypeAlias = Callable[[Trial, Queue, bool], bool]
@@ -172,18 +180,17 @@ _Line: TypeAlias = list[tuple[Key, Queue]]
 
 
 def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, _Line], Key], attempt: _Attempt,
-                strict: bool = False) -> None:  # fmt: skip
+                lets_in: Callable[[ShapeInfo], bool], strict: bool = False) -> None:  # fmt: skip
     """Always the first leaf, and its first queue; standing is compared anew after each start.
 
-    Starting work can only worsen a standing, so a heap whose entries are checked as they surface is enough. Once
-    there is no room left for any of the queues that came for room, only the others are asked.
+    Starting work can only worsen a standing, so a heap whose entries are checked as they surface is enough. Queues
+    that came for room are dropped as soon as there is no room left for their shape.
     """
-    sizes = dict.fromkeys(queue.info.size for queues in turns.values() for queue, news in queues.items() if not news)
-    room = True
+    came = dict.fromkeys(queue.info for queues in turns.values() for queue, news in queues.items() if not news)
     lines: dict[Account, _Line] = {}
     order: list[tuple[Key, str, Account]] = []
     for leaf, queues in turns.items():
-        line = _line(trial, queues, room)
+        line = _line(trial, queues)
         if line:
             lines[leaf] = line
             order.append((key_of(leaf, line), leaf.path, leaf))
@@ -202,17 +209,26 @@ def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, _Line], K
             turns[leaf][queue] = True
             if trial.head(queue) is not None:
                 heappush(line, (queue_key(trial, queue), queue))
-            if room and not any(trial.has_room(size) for size in sizes):
-                room = False
-                lines = {each: [pair for pair in rest if turns[each][pair[1]]] for each, rest in lines.items()}
-                for rest in lines.values():
-                    heapify(rest)
-                line = lines[leaf]
+            gone = [] if strict else [info for info in came if not lets_in(info)]
+            if gone:
+                for info in gone:
+                    del came[info]
+                _drop(trial, lines, turns, gone)
         elif strict:
             _all_behind(trial, queue, lines)
             return
         if line:
             heappush(order, (key_of(leaf, line), path, leaf))
+
+
+def _drop(trial: Trial, lines: dict[Account, _Line], turns: Turns, gone: list[ShapeInfo]) -> None:
+    """Take the queues that came only for room, and whose shapes have none left, out of the lines."""
+    for leaf, line in lines.items():
+        news = turns[leaf]
+        line[:] = [
+            pair for pair in line if news[pair[1]] or pair[1].info not in gone or _needs_reason(trial, pair[1])
+        ]
+        heapify(line)
 
 
 def _all_behind(trial: Trial, blocked: Queue, lines: dict[Account, _Line]) -> None:
@@ -225,12 +241,8 @@ def _all_behind(trial: Trial, blocked: Queue, lines: dict[Account, _Line]) -> No
                 trial.wait(pending, BlockedBehind(first.workload.id, None))
 
 
-def _line(trial: Trial, queues: dict[Queue, bool], room: bool) -> _Line:
-    line = [
-        (queue_key(trial, queue), queue)
-        for queue, news in queues.items()
-        if (room or news) and trial.head(queue) is not None
-    ]
+def _line(trial: Trial, queues: dict[Queue, bool]) -> _Line:
+    line = [(queue_key(trial, queue), queue) for queue in queues if trial.head(queue) is not None]
     heapify(line)
     return line
 
@@ -343,7 +355,13 @@ def _serve_uncharged(trial: Trial) -> None:
                 _join_roomy(turns, info)
     if not turns:
         return
-    _take_turns(trial, turns, lambda leaf, _: by_uncharged_usage(trial, leaf), _serve_one_uncharged)
+    _take_turns(
+        trial,
+        turns,
+        lambda leaf, _: by_uncharged_usage(trial, leaf),
+        _serve_one_uncharged,
+        lambda info: trial.lets_in(info) and trial.beside_headroom(info),
+    )
 
 
 def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:

@@ -111,21 +111,25 @@ class DecayedMeter:
         self._value = max(0.0, self._value + amount)
 
     def between(self, start: int, end: int) -> int:
-        self._settle(end)
-        return int(self._value)
+        return int(self._at(end)[0])
 
     def _settle(self, x: int) -> None:
-        periods = x // DECAY_PERIOD - self._period
+        self._value, self._period = self._at(x)
+        self._x = x
+
+    def _at(self, x: int) -> tuple[float, int]:
+        """(value at x, number of the decay period); asking changes nothing, so it does not matter who asks when."""
+        value, last, period = self._value, self._x, self._period
+        periods = x // DECAY_PERIOD - period
         if periods:
-            boundary = (self._period + 1) * DECAY_PERIOD
-            self._value = (self._value + self._rate * (boundary - self._x)) * self._factor
+            boundary = (period + 1) * DECAY_PERIOD
+            value = (value + self._rate * (boundary - last)) * self._factor
             kept = _power(self._factor, periods - 1)
             grown = self._rate * DECAY_PERIOD * self._factor * (1.0 - kept) / (1.0 - self._factor)
-            self._value = self._value * kept + grown
-            self._period += periods
-            self._x = self._period * DECAY_PERIOD
-        self._value += self._rate * (x - self._x)
-        self._x = x
+            value = value * kept + grown
+            period += periods
+            last = period * DECAY_PERIOD
+        return value + self._rate * (x - last), period
 
 
 def usage_meter(now: Instant, half_life: Duration | None) -> Meter | DecayedMeter:

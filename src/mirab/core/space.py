@@ -198,12 +198,12 @@ class Space:
                     found += infos
                     break
                 if nodes <= possible[number][width]:
-                    found += [info for info in infos if self._enters(info)]
+                    found += [info for info in infos if self.lets_in(info)]
                     break
         return found
 
-    def _enters(self, info: ShapeInfo) -> bool:
-        """Whether nodes that are kept for others let the shape in."""
+    def lets_in(self, info: ShapeInfo) -> bool:
+        """Whether free nodes, and those of them that are kept for others, let the shape in; `place` knows for sure."""
         gone, nodes = self.now + info.stay, info.shape.nodes
         for number, width in info.pairs:
             mask = self._open_until(number, gone)
