@@ -1,0 +1,76 @@
+"""From the journal to the state of a restarted service, and to what its engine still has to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from mirab.core.state import State
+from mirab.model.events import ActionRefused, Event, NodeUp, RunEnded
+from mirab.model.plans import Action, Cancel, Drain, Plan, Preempt, Repair, Resume, Start
+from mirab.model.units import NodeName, RunId
+
+
+def take_in(state: State, facts: Sequence[Event], plan: Plan) -> None:
+    """One record of the journal: what the cycle that made it did to the state."""
+    for fact in facts:
+        state.fold(fact)
+    state.advance(plan.at)
+    state.commit(plan)
+
+
+class Intents:
+    """The actions whose outcome is not known yet: an engine that lost its memory, or never heard, is told them again.
+
+    Attributes:
+        starts: of every run that has not ended, running or not.
+        stops: of every run that was told to stop and has not ended.
+        nodes: the last action for each node that is not simply up.
+        last: the actions of the last plan, of every kind: the crash may have come before they were applied.
+    """
+
+    __slots__ = ("last", "nodes", "starts", "stops")
+
+    def __init__(self) -> None:
+        self.starts: dict[RunId, Start] = {}
+        self.stops: dict[RunId, Preempt | Cancel] = {}
+        self.nodes: dict[NodeName, Drain | Repair] = {}
+        self.last: tuple[Action, ...] = ()
+
+    def take_in(self, facts: Iterable[Event], plan: Plan) -> None:
+        """One record of the journal."""
+        for fact in facts:
+            self._hear(fact)
+        for action in plan.actions:
+            self._mean(action)
+        self.last = plan.actions
+
+    def _hear(self, fact: Event) -> None:
+        if isinstance(fact, RunEnded):
+            self._forget(fact.run_id)
+        elif isinstance(fact, ActionRefused):
+            if fact.action == "start":
+                self._forget(fact.run_id)
+            else:
+                self.stops.pop(fact.run_id, None)
+        elif isinstance(fact, NodeUp) and isinstance(self.nodes.get(fact.node), Repair):
+            del self.nodes[fact.node]
+
+    def _forget(self, run_id: RunId) -> None:
+        self.starts.pop(run_id, None)
+        self.stops.pop(run_id, None)
+
+    def _mean(self, action: Action) -> None:
+        if isinstance(action, Start):
+            self.starts[action.run_id] = action
+        elif isinstance(action, Preempt | Cancel):
+            self.stops[action.run_id] = action
+        elif isinstance(action, Drain | Repair):
+            self.nodes[action.node] = action
+        elif isinstance(action, Resume):
+            self.nodes.pop(action.node, None)
+
+    def outstanding(self) -> Iterator[Action]:
+        """What to submit again after a restart, each once: starts, stops, nodes, and the rest of the last plan."""
+        told: dict[Action, None] = dict.fromkeys((*self.starts.values(), *self.stops.values(), *self.nodes.values()))
+        told.update(dict.fromkeys(self.last))
+        yield from told

@@ -1,0 +1,279 @@
+"""The decider: commands, news and time make it decide; what it cannot record it does not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Event as Flag
+from threading import Thread
+
+import pytest
+
+from mirab.control.recover import Intents, take_in
+from mirab.core.state import State
+from mirab.model.events import BudgetsChanged, Event, Outcome, RunEnded, WorkloadHeld, WorkloadReleased
+from mirab.model.plans import Plan
+from mirab.model.units import SECOND, Instant
+from mirab.service.live import Entry, Live, UnavailableError, UnknownOutcomeError
+from mirab.service.loop import Decider
+from tests.service.doubles import MemoryStore, PretendEngine, job, make_live, submitting, two_teams, until
+
+
+class Service:
+    """A decider with its doubles."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore()
+        self.live: Live = make_live(self.store)
+        self.engine = PretendEngine(self.live.now, self.live.bell.ring)
+        self.ended: list[BaseException | None] = []
+        self.decider = Decider(self.live, self.engine, coalesce=0.0, on_end=self.ended.append)
+
+    def submit(self, number: int, gpus: int = 1) -> int:
+        return self.live.send(submitting(job(number, gpus=gpus)))
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    made = Service()
+    made.decider.start()
+    yield made
+    assert made.decider.stop()
+
+
+def test_a_command_is_recorded_with_its_plan_and_applied(service: Service) -> None:
+    seq = service.submit(1)
+    facts, plan, _ = service.store.entries[seq - 1]
+    assert [type(fact).__name__ for fact in facts] == ["WorkloadSubmitted"]
+    until(lambda: service.engine.starts)
+    assert [start.run_id for start in service.engine.starts] == ["1.1"]
+    assert plan.actions == tuple(service.engine.starts)
+    with service.live.reading() as state:
+        assert "1.1" in state.runs
+
+
+def test_the_state_is_the_fold_of_the_journal(service: Service) -> None:
+    for number in range(1, 12):
+        service.submit(number, gpus=1 + number % 4)
+    until(lambda: service.engine.starts)
+    service.engine.end("1.1", Outcome.COMPLETED)
+    until(lambda: "1.1" not in service.live.state.runs)
+    assert service.decider.stop()
+    again = make_live(cluster=service.live.cluster).state
+    for facts, plan, _ in service.store.entries:
+        take_in(again, facts, plan)
+    assert again.runs.keys() == service.live.state.runs.keys()
+    assert again.pending.keys() == service.live.state.pending.keys()
+    assert again.folded == service.live.state.folded
+
+
+def test_a_command_that_refuses_changes_nothing(service: Service) -> None:
+    def refuse(state: State, now: Instant) -> Entry:
+        raise LookupError("no such job")
+
+    with pytest.raises(LookupError, match="no such job"):
+        service.live.send(refuse)
+    service.submit(1)
+    assert not service.live.pulse.failed
+
+
+def test_commands_of_one_cycle_see_each_others_effects() -> None:
+    """Two changes based on one version of the budgets: the second must be refused, though both came together."""
+    service = Service()
+    refused: list[str] = []
+    base = service.live.state.budgets
+
+    def change(state: State, now: Instant) -> Entry:
+        if state.budgets is not base:
+            raise ValueError("based on an old version")
+        return Entry((BudgetsChanged(now, two_teams()),))
+
+    def ask() -> None:
+        try:
+            service.live.send(change)
+        except ValueError as error:
+            refused.append(str(error))
+
+    askers = [Thread(target=ask) for _ in range(2)]
+    for asker in askers:
+        asker.start()
+    until(lambda: service.live.inbox.depth == 2)
+    service.decider.start()
+    for asker in askers:
+        asker.join()
+    assert refused == ["based on an old version"]
+    assert service.decider.stop()
+
+
+def test_all_that_waits_goes_into_one_record() -> None:
+    service = Service()
+    askers = [Thread(target=service.submit, args=(number,)) for number in range(1, 21)]
+    for asker in askers:
+        asker.start()
+    until(lambda: service.live.inbox.depth == 20)
+    service.decider.start()
+    for asker in askers:
+        asker.join()
+    assert [len(facts) for facts, _, _ in service.store.entries if len(facts) >= 20] == [20]
+    assert service.decider.stop()
+
+
+def test_facts_that_follow_from_facts_are_told_in_the_same_cycle(service: Service) -> None:
+    def hold_the_second(state: State, now: Instant) -> list[Event]:
+        return [WorkloadHeld(now, pending, "one at a time") for pending in state.pending if pending == "2"]
+
+    def release_after_hold(state: State, now: Instant) -> list[Event]:
+        return [WorkloadReleased(now, held) for held, (_, why) in state.held.items() if why == "wait a moment"]
+
+    service.live.add_source(hold_the_second)
+    service.live.add_source(release_after_hold)
+    seq = service.submit(2)
+    facts = service.store.entries[seq - 1][0]
+    assert [type(fact).__name__ for fact in facts] == ["WorkloadSubmitted", "WorkloadHeld"]
+    with service.live.reading() as state:
+        assert state.held["2"][1] == "one at a time"  # type: ignore[index]
+
+
+def test_it_sleeps_until_something_happens(service: Service) -> None:
+    service.submit(1)
+    until(lambda: service.live.state.runs["1.1"].started_at)  # type: ignore[index]
+    until(lambda: service.decider._plan is not None and not service.engine.facts)
+    decided = len(service.store.entries)
+    Flag().wait(0.3)
+    assert len(service.store.entries) - decided <= 1, "it decides although nothing happens"
+
+
+def test_a_timer_wakes_it(service: Service) -> None:
+    heard: list[int] = []
+    due = [service.live.now() + SECOND // 5]
+    service.live.subscribe(lambda seq, facts, plan: heard.append(seq))
+    service.live.add_timer(lambda: due[0] if due else None)
+    service.live.bell.ring()
+    until(lambda: heard)
+    first = len(heard)
+    until(lambda: len(heard) > first)
+    due.clear()
+
+
+def test_an_engine_that_raises_has_refused(service: Service) -> None:
+    service.engine.failing = OSError("no more processes")
+    service.submit(1)
+    until(lambda: service.live.pulse.engine_trouble)
+    assert "no more processes" in service.live.pulse.engine_trouble
+    assert service.live.pulse.ready, "people can still submit"
+    service.engine.failing = None
+    service.live.bell.ring()
+    until(lambda: service.engine.starts)
+    assert service.engine.starts[0].run_id == "1.2", "the refused start was undone, and tried anew"
+    until(lambda: not service.live.pulse.engine_trouble)
+
+
+def test_no_fact_is_later_than_its_cycle(service: Service) -> None:
+    service.submit(1)
+    until(lambda: service.engine.starts)
+    service.engine.tell(
+        RunEnded(service.live.now() + 3600 * SECOND, service.engine.starts[0].run_id, Outcome.COMPLETED)
+    )
+    until(lambda: not service.live.state.runs)
+    assert service.decider.stop()
+    for facts, plan, _ in service.store.entries:
+        assert all(fact.at <= plan.at for fact in facts)
+
+
+def test_listeners_hear_each_record_once_and_may_leave(service: Service) -> None:
+    heard: list[int] = []
+
+    def listen(seq: int, facts: object, plan: Plan) -> None:
+        heard.append(seq)
+        raise RuntimeError("a listener's own fault harms nobody")
+
+    leave = service.live.subscribe(listen)
+    seq = service.submit(1)
+    until(lambda: seq in heard)
+    leave()
+    known = len(heard)
+    until(lambda: service.submit(2) > seq)
+    assert heard == sorted(set(heard))
+    assert len(heard) <= known + 1
+
+
+# --- what cannot be recorded does not happen --------------------------------------------------------------------------
+def failing_with(error: BaseException) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def test_nothing_is_applied_that_is_not_recorded() -> None:
+    service = Service(MemoryStore(before=failing_with(RuntimeError("another leads"))))
+    service.decider.start()
+    until(lambda: service.ended)
+    with pytest.raises(UnavailableError, match="another leads"):
+        service.submit(1)
+    assert not service.engine.submitted
+    assert isinstance(service.ended[0], RuntimeError)
+    with pytest.raises(UnavailableError, match="another leads"), service.live.reading():
+        pass
+    assert not service.live.pulse.ready
+
+
+def test_while_the_store_blocks_commands_have_an_unknown_outcome_and_reads_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    well = Flag()
+    service = Service(MemoryStore(before=lambda: well.wait(60)))
+    service.decider.start()
+    until(lambda: not service.live.bell._rung)
+    with pytest.raises(UnavailableError, match="nothing was done"):
+        service.live.send(submitting(job(1)), timeout=0.2)
+    monkeypatch.setattr("mirab.service.live.READ_PATIENCE", 0.05)
+    with pytest.raises(UnavailableError), service.live.reading():
+        pass
+    well.set()
+    service.submit(2)
+    well.clear()
+    with pytest.raises(UnknownOutcomeError):
+        service.live.send(submitting(job(3)), timeout=0.2)
+    well.set()
+    until(lambda: "3" in service.live.state.running)
+    assert "1" not in service.live.state.running, "what was withdrawn is not done later"
+    assert service.decider.stop()
+
+
+def test_a_fault_in_a_fold_stops_the_decider_for_good() -> None:
+    service = Service()
+    service.decider.start()
+    service.submit(1)
+    service.engine.tell(object())  # type: ignore[arg-type]
+    until(lambda: service.ended)
+    assert "stopped after record" in service.live.pulse.failed
+    with pytest.raises(UnavailableError):
+        service.submit(2)
+
+
+def test_stopping_answers_what_waits() -> None:
+    service = Service()
+    asker = Thread(target=service.submit, args=(1,))
+    asker.start()
+    until(lambda: service.live.inbox.depth == 1)
+    service.decider._leave.set()
+    service.decider.start()
+    asker.join()
+    assert service.decider.stop()
+    assert any(facts for facts, _, _ in service.store.entries)
+    with pytest.raises(UnavailableError, match="stopping"):
+        service.submit(2)
+
+
+def test_intents_are_what_has_no_outcome(service: Service) -> None:
+    service.submit(1)
+    service.submit(2)
+    until(lambda: len(service.live.state.runs) == 2)
+    service.engine.end("1.1", Outcome.COMPLETED)
+    until(lambda: "1.1" not in service.live.state.runs)
+    assert service.decider.stop()
+    intents = Intents()
+    for facts, plan, _ in service.store.entries:
+        intents.take_in(facts, plan)
+    assert list(intents.starts) == ["2.1"]
+    assert service.live.intents.starts == intents.starts
