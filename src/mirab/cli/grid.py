@@ -1,0 +1,72 @@
+"""Tables for terminals and pipes, without a library: aligned columns, shrunk to a terminal's width, whole in a pipe."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirab.study.formats import printable
+
+GAP = 2
+ELLIPSIS = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its head, on which side its cells stand, and the least width it may shrink to (0 = never)."""
+
+    head: str
+    right: bool = False
+    least: int = 0
+
+
+def terminal_width() -> int:
+    """Characters of a line of standard output; 0 = it is no terminal, so lines may have any length."""
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 0
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int = 0, *, head: bool = True) -> str:
+    """The rows below their heads, a line each; control characters in cells have no effect."""
+    cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
+    if head:
+        cells.insert(0, [column.head for column in columns])
+    widths = [max((len(row[index]) for row in cells), default=0) for index in range(len(columns))]
+    if width:
+        _shrink(columns, widths, width)
+    return "\n".join(_line(columns, widths, row) for row in cells)
+
+
+def _shrink(columns: Sequence[Column], widths: list[int], width: int) -> None:
+    """Take characters from the widest column that may give some, until the line fits or none may."""
+    over = sum(widths) + GAP * (len(widths) - 1) - width
+    while over > 0:
+        giving = [index for index, column in enumerate(columns) if 0 < column.least < widths[index]]
+        if not giving:
+            return
+        widest = max(giving, key=lambda index: widths[index])
+        widths[widest] -= 1
+        over -= 1
+
+
+def _line(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:
+    parts = []
+    for column, width, cell in zip(columns, widths, row, strict=True):
+        text = cut(cell, width)
+        parts.append(text.rjust(width) if column.right else text.ljust(width))
+    return (" " * GAP).join(parts).rstrip()
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` characters; that some are missing is seen."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + ELLIPSIS
+
+
+def wrapped(text: str, width: int, indent: str) -> str:
+    """A sentence below a row, on as many lines as it needs."""
+    import textwrap
+
+    if not width:
+        return indent + printable(text)
+    return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=indent)

@@ -1,0 +1,132 @@
+"""What `cancel`, `hold`, `release` and `requeue` have in common: which jobs are meant, and one request for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from mirab.cli.client import Client, at
+from mirab.cli.connection import JSON_OPTION, connected
+from mirab.cli.exits import ConflictError, DeniedError, Exit, InvalidError, NotFoundError
+from mirab.cli.jobs import LIVE, Job, jobs_of, pages, parse_ids, parse_states
+from mirab.cli.output import emit, say, to_json
+from mirab.study.formats import plural
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CODES: dict[type[Exception], Exit] = {
+    NotFoundError: Exit.NOT_FOUND,
+    DeniedError: Exit.DENIED,
+    ConflictError: Exit.CONFLICT,
+    InvalidError: Exit.USAGE,
+}
+
+OPTIONS = (
+    click.argument("jobs", metavar="[JOB...]", nargs=-1),
+    click.option("--me", is_flag=True, help="All of mine."),
+    click.option("--user", "-u", metavar="NAME", help="All of this user."),
+    click.option("--account", "-A", metavar="ACCOUNT", help="All of this account, and of those below it."),
+    click.option("--state", "-t", "states", metavar="STATES", help="Only those in these states, such as PD."),
+    click.option("--label", metavar="TEXT", help="All with this label."),
+    click.option("--why", metavar="TEXT", default="", help="For the audit log, and for the owner to read."),
+    click.option("--quiet", "-q", is_flag=True, help="Say nothing when all is well."),
+    JSON_OPTION,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which jobs, as typed."""
+
+    jobs: tuple[str, ...]
+    me: bool
+    user: str | None
+    account: str | None
+    states: str | None
+    label: str | None
+
+    @property
+    def filtered(self) -> bool:
+        return bool(self.me or self.user or self.account or self.states or self.label)
+
+
+def choosing(command: F) -> F:
+    """Ids and filters, handed on as `chosen`; and `--why`, `--quiet`, `--json`, `--server`."""
+
+    @wraps(command)
+    def gathering(**given: Any) -> Any:
+        names = ("jobs", "me", "user", "account", "states", "label")
+        return command(chosen=Chosen(**{name: given.pop(name) for name in names}), **given)
+
+    wrapped: Any = connected(gathering)
+    for option in reversed(OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]
+
+
+def meant(client: Client, chosen: Chosen, default_states: tuple[str, ...] = LIVE) -> Iterator[str]:
+    """The ids of the jobs that are meant.
+
+    Raises:
+        click.UsageError: neither a job nor a filter was named.
+        NotFoundError: a job that was named is not there.
+    """
+    if chosen.jobs:
+        states = parse_states(chosen.states) if chosen.states else ()
+        for job_id in parse_ids(chosen.jobs):
+            yield from (job["id"] for job in jobs_of(client, job_id) if _fits(job, chosen, tuple(states)))
+        return
+    if not chosen.filtered:
+        raise click.UsageError("name a job, or choose with --me, --user, --account, --state or --label")
+    query = _query(client, chosen, default_states)
+    yield from [job["id"] for page in pages(client, query) for job in page]
+
+
+def _fits(job: Job, chosen: Chosen, states: tuple[str, ...]) -> bool:
+    return (not states or job["state"] in states) and (not chosen.user or job["user"] == chosen.user)
+
+
+def _query(client: Client, chosen: Chosen, default_states: tuple[str, ...]) -> Mapping[str, object]:
+    return {
+        "state": parse_states(chosen.states) if chosen.states else list(default_states),
+        "user": client.get("/whoami")["user"] if chosen.me else chosen.user,
+        "account": chosen.account,
+        "label": chosen.label,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What is done to a job: the last word of its path, and how it is told: ``Cancelled``, ``to cancel``."""
+
+    path: str
+    done: str
+    infinitive: str
+
+
+def do(client: Client, deed: Deed, ids: Iterator[str], why: str, *, quiet: bool, as_json: bool) -> Exit:
+    """One request for each job; the others go on where one fails. The exit code is that of the first that failed."""
+    done: list[Job] = []
+    failed: list[tuple[str, Exception]] = []
+    for job_id in ids:
+        try:
+            done.append(client.post(at("jobs", job_id, deed.path), {"why": why} if why else {}))
+        except tuple(CODES) as error:
+            failed.append((job_id, error))
+            say(f"mirab: job {job_id}: {error}")
+    if as_json:
+        emit(to_json({"jobs": done, "failed": [{"id": each, "detail": str(error)} for each, error in failed]}))
+    elif not quiet:
+        say(_told(deed, done, bool(failed)))
+    return CODES[type(failed[0][1])] if failed else Exit.OK
+
+
+def _told(deed: Deed, done: list[Job], any_failed: bool) -> str:
+    if not done:
+        return f"{'Nothing else' if any_failed else 'Nothing'} {deed.infinitive}."
+    ids = " ".join(str(job["id"]) for job in done[:10])
+    return f"{deed.done} {plural(len(done), 'job')}: {ids}{' ...' if len(done) > 10 else ''}"

@@ -1,0 +1,97 @@
+"""`mirab share`: the tree of accounts, what each was promised, and what it got."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from mirab.cli.client import Client, at
+from mirab.cli.connection import JSON_OPTION, connected
+from mirab.cli.grid import Column, table, terminal_width
+from mirab.cli.output import emit, to_json
+from mirab.study.formats import count, hours, percent, ratio
+
+Account = dict[str, Any]
+
+COLUMNS = (
+    Column("ACCOUNT", least=16),
+    Column("SHARE", right=True),
+    Column("USED_H", right=True),
+    Column("OWED_H", right=True),
+    Column("DELIVERED_H", right=True),
+    Column("DEBT_H", right=True),
+    Column("RATIO", right=True),
+    Column("RUNNING", right=True),
+    Column("WAITING", right=True),
+    Column("WAITING_GPUS", right=True),
+)
+
+
+@click.command()
+@click.argument("account", metavar="[ACCOUNT]", default="")
+@click.option("--users", "-u", is_flag=True, help="With the users of each account.")
+@click.option("--formula", is_flag=True, help="How each ratio comes about, with its numbers.")
+@JSON_OPTION
+@connected
+def command(client: Client, account: str, users: bool, formula: bool, as_json: bool) -> None:
+    """Show the tree of accounts: share, used, owed, delivered, debt, ratio, running GPUs, waiting jobs.
+
+    Amounts are GPU-hours of the window (a week, unless the policy says another). Who has the lowest ratio goes first;
+    below 1 an account has had less than its share, and nobody stops its runs.
+    """
+    shares = client.get(at("share", *account.split("/")) if account else "/share")
+    if as_json:
+        emit(to_json(shares))
+    elif formula:
+        emit("\n".join(formula_of(each) for each in shares["accounts"]))
+    else:
+        emit(tree(shares["accounts"], terminal_width(), users=users))
+
+
+def tree(accounts: Sequence[Account], width: int, *, users: bool = False) -> str:
+    """The table; each account is indented below its parent."""
+    top = min((each["path"].count("/") for each in accounts), default=0)
+    rows = []
+    for each in accounts:
+        depth = each["path"].count("/") - top
+        rows.append([_name(each["path"], depth), *_numbers(each)])
+        rows += [_user_row(user, depth + 1) for user in (each["users"] if users else ())]
+    return table(COLUMNS, rows, width)
+
+
+def _name(path: str, depth: int) -> str:
+    return "  " * depth + (path if depth == 0 else path.rpartition("/")[2])
+
+
+def _numbers(each: Account) -> list[str]:
+    amounts = [hours(each[name]) for name in ("used_h", "owed_h", "delivered_h", "debt_h")]
+    numbers = [count(each[name]) for name in ("running_gpus", "waiting_jobs", "waiting_gpus")]
+    return [percent(each["share"]), *amounts, ratio(each["ratio"]), *numbers]
+
+
+def _user_row(user: dict[str, Any], depth: int) -> list[str]:
+    name = "  " * depth + f"({user['user']})"
+    return [
+        name,
+        "",
+        hours(user["used_h"]),
+        "",
+        "",
+        "",
+        "",
+        count(user["running_gpus"]),
+        count(user["waiting_jobs"]),
+        "",
+    ]
+
+
+def formula_of(each: Account) -> str:
+    """``red: ratio = (used 12 h + committed 3.0 h) / entitled 40 h = 0.38, so below its share``."""
+    used, committed, entitled = (hours(each[name]) for name in ("used_h", "committed_h", "entitled_h"))
+    sides = f"{each['path']}: ratio = (used {used} h + committed {committed} h) / entitled {entitled} h"
+    if each["ratio"] is None:
+        return f"{sides}: it has no share, so it goes after all others"
+    where = "below its share: it is owed" if each["ratio"] < 1 else "at or above its share"
+    return f"{sides} = {ratio(each['ratio'])}, {where}"
