@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirab.core.charge import charge_rate
 from mirab.core.nodes import Health, NodeState
@@ -262,11 +261,15 @@ def rehome(state: State, run: Run) -> None:
 
 
 def requeue_all(state: State) -> None:
-    """The tree or the contract changed: everybody queues anew, with the same seniority; holds stay."""
-    for pending in list(state.pending.values()):
-        if pending.workload.id not in state.holds:
-            state.dequeue(pending)
-            admit(state, pending, known=True)
+    """The tree or the contract changed: everybody queues anew, with the same seniority; holds stay.
+
+    All leave before the first comes back, so that no queue lives on with what held before.
+    """
+    leaving = [pending for pending in state.pending.values() if pending.workload.id not in state.holds]
+    for pending in leaving:
+        state.dequeue(pending)
+    for pending in leaving:
+        admit(state, pending, known=True)
     state.version += 1
     state.claims += 1
 
@@ -338,26 +341,3 @@ def leave_reservation(state: State, run: Run) -> None:
             state.meter(run, +1)
     if run.started_at is not None and run.unprotected_at <= state.now and not run.stopping:
         state.will_expose(run)
-
-
-FACTS: dict[type[Any], Callable[[State, Any], None]] = {
-    facts.WorkloadSubmitted: submitted,
-    facts.WorkloadCancelled: cancelled,
-    facts.WorkloadHeld: held,
-    facts.WorkloadReleased: released,
-    facts.RequeueRequested: requeue_requested,
-    facts.RunStarted: run_started,
-    facts.RunCheckpointed: checkpointed,
-    facts.RunSuspended: suspended,
-    facts.RunContinued: continued,
-    facts.RunEnded: run_ended,
-    facts.ActionRefused: refused,
-    facts.NodeDegraded: degraded,
-    facts.NodeDown: down,
-    facts.NodeUp: up,
-    facts.BudgetsChanged: budgets_changed,
-    facts.ReservationApproved: reservation_approved,
-    facts.ReservationCancelled: reservation_cancelled,
-    facts.ExemptionGranted: exemption_granted,
-    facts.ExemptionRevoked: exemption_revoked,
-}

@@ -34,6 +34,13 @@ class Bank:
         self.cpus: dict[int, int] = {}
         self.memory: dict[int, int] = {}
 
+    def grow(self, pool: Pool) -> NodeMask:
+        """The pool has nodes added at its end; returns them as a mask. They are empty."""
+        added = (1 << len(pool.nodes)) - (1 << len(self.pool.nodes))
+        self.pool = pool
+        self.free[self.slots] |= added
+        return added
+
     def copy(self) -> Bank:
         """A scratch copy: a list of integers, nothing per node but what asked for cores or memory."""
         twin = object.__new__(Bank)

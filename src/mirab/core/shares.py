@@ -28,10 +28,11 @@ REST = "*"
 class Window:
     """The sliding window over time, and over the cumulative capacity that entitlements are metered against."""
 
-    __slots__ = ("_at", "_seen", "capacity", "length")
+    __slots__ = ("_at", "_seen", "_since", "capacity", "length")
 
     def __init__(self, length: Duration, now: Instant, capacity: ChargeRate) -> None:
         self.length = length
+        self._since: Instant = now - length
         self.capacity = Meter(now - length, capacity)
         self._at: Instant = now - 1
         self._seen = (0, 0, 0)
@@ -39,10 +40,16 @@ class Window:
     def at(self, now: Instant) -> tuple[Instant, Charge, Charge]:
         """(start of the window, capacity until then, capacity until now)."""
         if now != self._at:
-            start = now - self.length
+            start = max(now - self.length, self._since)
             self._seen = start, self.capacity.before(start), self.capacity.total(now)
             self._at = now
         return self._seen
+
+    def change_length(self, now: Instant, length: Duration) -> None:
+        """A longer window grows into its length as time passes, since what lay before the old one is forgotten."""
+        self._since = self.at(now)[0]
+        self.length = length
+        self._at = now - 1
 
     def set_capacity(self, now: Instant, capacity: ChargeRate) -> None:
         self.capacity.set_rate(now, capacity)

@@ -18,6 +18,7 @@ class Standings:
         self.givers: dict[tuple[Account, Charge], list[Account]] = {}
         self._user_uncharged: dict[User, Charge] = {}
         self.given_uncharged: dict[Account, Charge] = {}
+        self._window_start = state.window.at(now)[0]
         self._weighed: dict[Account, tuple[Charge, int]] = {}
         self._ratios: dict[Account, float] = {}
         self._uncharged_ratios: dict[Account, float] = {}
@@ -98,14 +99,14 @@ class Standings:
         """Uncharged usage of a user, with what this decision has given."""
         used = self._user_uncharged.get(user)
         if used is None:
-            used = self._user_uncharged[user] = user.uncharged.between(self.now - self.policy.window, self.now)
+            used = self._user_uncharged[user] = user.uncharged.between(self._window_start, self.now)
         return used
 
     def uncharged_ratio(self, account: Account) -> float:
         """Uncharged usage over entitlement, with what this decision has given."""
         ratio = self._uncharged_ratios.get(account)
         if ratio is None:
-            used = account.uncharged.between(self.now - self.policy.window, self.now)
+            used = account.uncharged.between(self._window_start, self.now)
             ratio = compared(used + self.given_uncharged.get(account, 0), account.promised(self.now))
             self._uncharged_ratios[account] = ratio
         return ratio

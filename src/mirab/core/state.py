@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from mirab.core import folding, intentions, invariants
+from mirab.core import facts, folding, intentions, invariants
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.core.nodes import Bank, NodeState
 from mirab.core.queues import Pending, Queue, ShapeInfo, Size, User
@@ -105,7 +105,7 @@ class State:
         """Take in one fact. Facts come in order of time; one that is late counts from now."""
         self.folded += 1
         self.now = max(self.now, event.at)
-        folding.FACTS[type(event)](self, event)
+        facts.FACTS[type(event)](self, event)
 
     def advance(self, now: Instant) -> None:
         """Let time pass: commitments settle, minimums end."""
@@ -237,7 +237,7 @@ class State:
 
     def user_usage(self, user: User, now: Instant) -> Charge:
         """U + K of a user inside the leaf."""
-        return user.usage.between(now - self.policy.window, now) + user.commitment.at(now) + user.held
+        return user.usage.between(self.window.at(now)[0], now) + user.commitment.at(now) + user.held
 
     def nodes_named(self, pool: int, mask: NodeMask) -> list[NodeName]:
         names = self.cluster.pools[pool].nodes

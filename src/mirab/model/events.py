@@ -7,7 +7,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from mirab.model.accounts import Budgets
-from mirab.model.policy import Exemption, Reservation
+from mirab.model.policy import Exemption, Policy, Reservation
+from mirab.model.resources import Cluster
 from mirab.model.units import Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
 
@@ -166,6 +167,27 @@ class BudgetsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """Another policy holds from now on. Its half life is the old one's: a ledger cannot change how it forgets."""
+
+    at: Instant
+    policy: Policy
+    author: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanged:
+    """The cluster has grown: more nodes at the end of a pool, more pools at the end, other weights or racks.
+
+    What was there keeps its place (`extends` says whether it does); a node that leaves is a `NodeDown`.
+    """
+
+    at: Instant
+    cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True)
 class ReservationApproved:
     at: Instant
     reservation: Reservation
@@ -205,6 +227,8 @@ Event: TypeAlias = (
     | NodeUp
     | ActionRefused
     | BudgetsChanged
+    | PolicyChanged
+    | ClusterChanged
     | ReservationApproved
     | ReservationCancelled
     | ExemptionGranted

@@ -59,6 +59,20 @@ class Cluster:
         return sum(pool.charge_units for pool in self.pools)
 
 
+def extends(new: Cluster, old: Cluster) -> str:
+    """What keeps `new` from being `old` grown; "" = nothing: every pool and node of `old` keeps its place."""
+    if len(new.pools) < len(old.pools):
+        return f"pool {old.pools[len(new.pools)].name} is missing: keep it, and mark its nodes as down"
+    for before, after in zip(old.pools, new.pools, strict=False):
+        if before.name != after.name:
+            return f"pool {before.name} has become {after.name}: keep the order of the pools, add new ones at the end"
+        if before.slots_per_node != after.slots_per_node:
+            return f"nodes of pool {before.name} have {after.slots_per_node} slots, had {before.slots_per_node}"
+        if after.nodes[: len(before.nodes)] != before.nodes:
+            return f"pool {before.name} has lost or moved nodes: keep them in their order, add new ones at the end"
+    return ""
+
+
 class Shape(NamedTuple):
     """All that placement needs to know of a request; equal shapes succeed and fail together.
 
