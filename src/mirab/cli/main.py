@@ -17,6 +17,7 @@ from mirab import __version__
 from mirab.cli.exits import Exit, ReaderGoneError, report
 
 COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Decide about budgets": (("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert."),),
     "Replay a log": (
         ("demo", "Replay a bundled real log under two policies, and compare."),
         ("sim", "Replay a log under one policy, and report."),

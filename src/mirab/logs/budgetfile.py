@@ -17,7 +17,10 @@ from mirab.model.units import WHOLE, format_share, parse_share
 
 T = TypeVar("T")
 
-BUDGET_KEYS = ("share", "children", "owner", "review", "hypothesis", "save_for_gangs", "equal_users")
+BUDGET_KEYS = (
+    "share", "children", "owner", "review", "hypothesis", "outcome", "save_for_gangs", "equal_users", "formerly",
+    "closed",
+)  # fmt: skip
 RESERVATION_KEYS = (
     "id", "account", "nodes", "gpus_per_node", "from", "until", "owner", "approver", "reason", "pool",
 )  # fmt: skip
@@ -67,7 +70,17 @@ def _budget(name: str, entry: Entry, path: str, depth: int) -> Budget:
         hypothesis=_optional(found, "hypothesis", str, ""),
         save_for_gangs=_optional(found, "save_for_gangs", parse_flag, False),
         equal_users=_optional(found, "equal_users", parse_flag, True),
+        outcome=_optional(found, "outcome", str, ""),
+        formerly=_paths(found["formerly"]) if "formerly" in found else (),
+        closed=_optional(found, "closed", str, ""),
     )
+
+
+def _paths(entry: Entry) -> tuple[str, ...]:
+    """One path, or a list of them."""
+    if isinstance(entry.value, list):
+        return tuple(item.text("formerly") for item in entry.value)
+    return (entry.text("formerly"),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,12 +148,9 @@ def _rack(pool: Pool) -> str:
 
 def _budget_lines(budgets: tuple[Budget, ...], indent: str) -> Iterator[str]:
     for budget in budgets:
-        fields = [f"share: {_exact(budget.share)}"]
-        fields += [
-            f"{name}: {_quoted(value)}"
-            for name, value in (("owner", budget.owner), ("review", budget.review), ("hypothesis", budget.hypothesis))
-            if value
-        ]
+        fields = [f"share: {exact_share(budget.share)}"]
+        fields += [f"{name}: {_quoted(value)}" for name, value in _words_of(budget) if value]
+        fields += [f"formerly: [{', '.join(map(_quoted, budget.formerly))}]"] if budget.formerly else []
         fields += ["save_for_gangs: yes"] if budget.save_for_gangs else []
         fields += [] if budget.equal_users else ["equal_users: no"]
         if budget.children:
@@ -165,7 +162,12 @@ def _budget_lines(budgets: tuple[Budget, ...], indent: str) -> Iterator[str]:
             yield f"{indent}{_quoted(budget.name)}: {{{', '.join(fields)}}}"
 
 
-def _exact(share: int) -> str:
+def _words_of(budget: Budget) -> tuple[tuple[str, str], ...]:
+    names = ("owner", "review", "hypothesis", "outcome", "closed")
+    return tuple((name, getattr(budget, name)) for name in names)
+
+
+def exact_share(share: int) -> str:
     """A share as a percentage with all its digits, so that siblings still sum to what they summed to."""
     whole, rest = divmod(share * 100, WHOLE)
     return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + "%"

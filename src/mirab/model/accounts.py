@@ -16,6 +16,10 @@ class Budget:
         save_for_gangs: the team's own choice: younger work of the account waits while its oldest gang is blocked
             and owed, so that the account's share collects for it.
         equal_users: users share equally inside the account (False: first come, first served).
+        outcome: what was found at the last review.
+        formerly: paths of accounts that this one goes on for: it was renamed from them, or they were merged into it,
+            and their usage and history are its own.
+        closed: since when (a date) it takes no new work; its share is 0, its usage stays.
     """
 
     name: str
@@ -26,6 +30,9 @@ class Budget:
     hypothesis: str = ""
     save_for_gangs: bool = False
     equal_users: bool = True
+    outcome: str = ""
+    formerly: tuple[str, ...] = ()
+    closed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,31 @@ class Budgets:
 
     def leaves(self) -> list[AccountPath]:
         return [path for path, budget, _ in self.walk() if not budget.children]
+
+    def children_of(self, parent: str) -> tuple[Budget, ...] | None:
+        """The children of an account, those of the root for ``""``; None if there is no such account."""
+        if not parent:
+            return self.roots
+        found = self.find(parent)
+        return None if found is None else found.children
+
+    def find(self, path: str) -> Budget | None:
+        """The budget of an account; None if there is none."""
+        siblings: tuple[Budget, ...] = self.roots
+        found: Budget | None = None
+        for name in path.split("/"):
+            found = next((budget for budget in siblings if budget.name == name), None)
+            if found is None:
+                return None
+            siblings = found.children
+        return found
+
+    def heirs(self) -> dict[AccountPath, AccountPath]:
+        """Account of an earlier tree -> the account that goes on for it, where that has another path now."""
+        found = dict(_heirs("", (), self.roots))
+        for path, _, _ in self.walk():
+            found.pop(path, None)
+        return found
 
     def with_zero_share(self, path: str) -> Budgets:
         """The same tree with one more account of share 0 (a policy may admit unknown accounts so)."""
@@ -72,6 +104,18 @@ def _walk(parent: str, budgets: tuple[Budget, ...], whole: int) -> Iterator[tupl
         share = whole * budget.share // WHOLE
         yield path, budget, share
         yield from _walk(path, budget.children, share)
+
+
+def _heirs(
+    parent: str, before: tuple[str, ...], budgets: tuple[Budget, ...]
+) -> Iterator[tuple[AccountPath, AccountPath]]:
+    """Earlier path -> path of these siblings and all below; `before`: earlier paths of their parent."""
+    for budget in budgets:
+        path = f"{parent}/{budget.name}" if parent else budget.name
+        names = [old.rpartition("/")[2] for old in budget.formerly if old.rpartition("/")[0] in (parent, *before)]
+        earlier = (*budget.formerly, *(f"{old}/{name}" for old in before for name in (budget.name, *names)))
+        yield from ((AccountPath(old), AccountPath(path)) for old in earlier)
+        yield from _heirs(path, earlier, budget.children)
 
 
 def _insert(siblings: tuple[Budget, ...], names: list[str]) -> tuple[Budget, ...]:

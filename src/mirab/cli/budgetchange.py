@@ -1,0 +1,243 @@
+"""`mirab budget set|review|revert`: decisions, each one changeset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mirab.cli.budgettools import (
+    AUTHOR,
+    BASE,
+    EVIDENCE,
+    FROM,
+    JSON,
+    REASON,
+    TIMEZONE,
+    author_of,
+    calendar_of,
+    draw,
+    evidence_of,
+    moment,
+    now_ms,
+    opened,
+    sentences,
+    tell_changeset,
+)
+from mirab.cli.output import check_input, emit, to_json
+
+if TYPE_CHECKING:
+    from mirab.logs.moments import Calendar
+    from mirab.model.accounts import Budget, Budgets
+    from mirab.model.changesets import ChildrenSet
+    from mirab.study.budgetbook import Book
+    from mirab.study.budgethistory import Draft
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _deciding(command: F) -> F:
+    for option in reversed((AUTHOR, REASON, FROM, BASE, EVIDENCE, TIMEZONE, JSON)):
+        command = option(command)
+    return command
+
+
+@click.command("set")
+@click.argument("file")
+@click.argument("shares", nargs=-1, metavar="[ACCOUNT=SHARE]...")
+@click.option("--owner", metavar="NAME", help="Who answers for the accounts named.")
+@click.option("--review", metavar="DATE", help="When they are to be looked at again.")
+@click.option("--hypothesis", metavar="TEXT", help="What they are to achieve.")
+@click.option(
+    "--rename", metavar="OLD=NEW", multiple=True, help="Another name; usage and history stay with the account."
+)
+@click.option(
+    "--merge", metavar="A,B=C", multiple=True, help="Accounts of one parent as one, which takes over their past."
+)
+@click.option("--close", metavar="ACCOUNT[=HEIR]", multiple=True, help="Share 0 from then on; to HEIR, or to nobody.")
+@click.option("--split", metavar="A=X:60%,Y:40%", multiple=True, help="Divide a leaf among children of its own.")
+@click.option("--with", "source", metavar="YAML", help="The whole tree of another file, as one changeset.")
+@click.option("--as-edited", is_flag=True, help="Record what was edited in FILE by hand.")
+@_deciding
+def set_(file: str, shares: tuple[str, ...], source: str | None, as_edited: bool, **given: Any) -> None:
+    """Change shares and terms, in one changeset: all of it, or nothing.
+
+    ACCOUNT=SHARE sets a share (language/data=25%); several change together, and an account that is not there is made.
+    ACCOUNT alone changes what --owner, --review and --hypothesis say. What somebody else has changed since --base is
+    told, not overwritten.
+    """
+    from mirab.study.budgetbook import take_in
+
+    calendar = calendar_of(given["timezone"])
+    structure = any(given[name] for name in ("rename", "merge", "close", "split"))
+    if ((as_edited or source) and (shares or structure)) or (as_edited and (source or given["begin"])):
+        raise click.UsageError("--as-edited and --with stand alone: they are a whole tree")
+    if as_edited:
+        with sentences():
+            made = take_in(check_input(file), author_of(given["author"]), given["reason"], now_ms(), calendar)
+        tell_changeset(file, made, given["as_json"], calendar)
+        return
+    if not (shares or structure or source):
+        raise click.UsageError("nothing is to change: write ACCOUNT=SHARE, or --rename, --merge, --close or --split")
+    wanted = _wanted_tree(source, calendar) if source else None
+    _decide(file, calendar, given, lambda tree, date: _edits(tree, shares, wanted, date, given))
+
+
+def _wanted_tree(source: str, calendar: Calendar) -> Budgets:
+    with sentences():
+        return opened(source, calendar).at(now_ms())
+
+
+def _edits(
+    tree: Budgets, shares: Sequence[str], wanted: Budgets | None, date: str, given: Mapping[str, Any]
+) -> list[ChildrenSet]:
+    """What was asked for as edits, one after the other on the tree that they meet."""
+    from mirab.model.changesets import applied
+    from mirab.study import budgetedits as edits
+
+    made: list[ChildrenSet] = []
+
+    def add(more: Callable[[Budgets], list[ChildrenSet]]) -> None:
+        made.extend(more(applied(tree, made)))
+
+    if wanted is not None:
+        add(lambda now: edits.difference(now, wanted))
+    for text in given["rename"]:
+        old, new = _pair("rename", text, "OLD=NEW")
+        add(lambda now, old=old, new=new: edits.renamed(now, old, new.rpartition("/")[2]))  # type: ignore[misc]
+    for text in given["merge"]:
+        sources, into = _pair("merge", text, "A,B=C")
+        add(lambda now, sources=sources, into=into: edits.merged(now, sources.split(","), into))  # type: ignore[misc]
+    for text in given["split"]:
+        path, parts = _pair("split", text, "A=X:60%,Y:40%")
+        add(lambda now, path=path, parts=parts: edits.split(now, path, _parts(parts)))  # type: ignore[misc]
+    if shares:
+        add(lambda now: edits.terms_changed(now, _terms(shares, given)))
+    for text in given["close"]:
+        path, _, heir = text.partition("=")
+        add(lambda now, path=path, heir=heir: edits.closed(now, path, date, heir))  # type: ignore[misc]
+    return _together(tree, made)
+
+
+def _together(tree: Budgets, made: list[ChildrenSet]) -> list[ChildrenSet]:
+    """The same in as few edits as can be, where nothing was renamed or merged on the way."""
+    from mirab.model.changesets import applied
+    from mirab.study.budgetedits import difference
+
+    return difference(tree, applied(tree, made))
+
+
+def _pair(option: str, text: str, form: str) -> tuple[str, str]:
+    left, equals, right = text.partition("=")
+    if not (left and equals and right):
+        raise click.UsageError(f"--{option}: {text!r} is not of the form {form}")
+    return left, right
+
+
+def _parts(text: str) -> list[Budget]:
+    from mirab.model.accounts import Budget
+    from mirab.model.units import parse_share
+
+    parts = [part.partition(":") for part in text.split(",")]
+    return [Budget(name.strip(), parse_share(share)) for name, _, share in parts]
+
+
+def _terms(shares: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, object]]:
+    from mirab.model.units import parse_share
+
+    common = {name: given[name] for name in ("owner", "review", "hypothesis") if given[name] is not None}
+    found: dict[str, dict[str, object]] = {}
+    for text in shares:
+        path, equals, share = text.partition("=")
+        if path in found:
+            raise ValueError(f"{path} is named twice: once is enough")
+        found[path.strip("/")] = {**common, **({"share": parse_share(share)} if equals else {})}
+        if not found[path.strip("/")]:
+            raise ValueError(f"{path}: nothing is to change; write {path}=SHARE, or --owner, --review or --hypothesis")
+    return found
+
+
+@click.command()
+@click.argument("file")
+@click.argument("account", required=False)
+@click.option("--outcome", metavar="TEXT", help="What was found, beside what the budget was to achieve.")
+@click.option("--next", "next_review", metavar="DATE", help="When to look again. Default: never.")
+@_deciding
+def review(file: str, account: str | None, outcome: str | None, next_review: str | None, **given: Any) -> None:
+    """The reviews that are due; with ACCOUNT and --outcome, hold one and record what was found."""
+    from mirab.study.budgettext import day, review_sections, reviews
+
+    calendar = calendar_of(given["timezone"])
+    if account is None:
+        today = day(now_ms())
+        with sentences():
+            budgets = opened(file, calendar).at(now_ms())
+        if given["as_json"]:
+            due = [{"account": path, "review": each.review, "owner": each.owner, "hypothesis": each.hypothesis}
+                   for path, each in reviews(budgets, today)]  # fmt: skip
+            emit(to_json({"due": due}))
+        else:
+            draw(review_sections(budgets, today))
+        return
+    if not outcome:
+        raise click.UsageError("--outcome is missing: say what was found")
+    from mirab.study.budgetedits import reviewed
+
+    given["reason"] = given["reason"] or f"review of {account}"
+    _decide(file, calendar, given, lambda tree, _: reviewed(tree, account, outcome, next_review or ""))
+
+
+@click.command()
+@click.argument("file")
+@click.argument("version", type=int)
+@_deciding
+def revert(file: str, version: int, **given: Any) -> None:
+    """Take a decision back, as a decision of its own: nothing is erased.
+
+    One that is planned is cancelled. One whose accounts were changed again since is told, and stays.
+    """
+    from mirab.study.budgetbook import change
+    from mirab.study.budgethistory import Draft, reverting
+    from mirab.study.budgettext import day
+
+    calendar = calendar_of(given["timezone"])
+    now = now_ms()
+
+    def make(book: Book) -> Draft:
+        at = moment(given["begin"], calendar) if given["begin"] else None
+        target = book.history.version(version)
+        edits = reverting(book.history, version, now, day(now))
+        at = at if edits else target.effective_at
+        base = book.history.head if given["base"] is None else given["base"]
+        return Draft(
+            author_of(given["author"]), given["reason"], base, edits, at, version, evidence_of(given["evidence"])
+        )
+
+    with sentences():
+        made = change(check_input(file), make, author_of(given["author"]), now, calendar)
+    tell_changeset(file, made, given["as_json"], calendar)
+
+
+def _decide(
+    file: str, calendar: Calendar, given: Mapping[str, Any], edits: Callable[[Budgets, str], list[ChildrenSet]]
+) -> None:
+    """Record what was asked for, on the tree that it will meet."""
+    from mirab.study.budgetbook import change
+    from mirab.study.budgethistory import Draft
+    from mirab.study.budgettext import day
+
+    now = now_ms()
+    at = moment(given["begin"], calendar) if given["begin"] else None
+    at = None if at is not None and day(at) == day(now) and at <= now else at
+    author, evidence = author_of(given["author"]), evidence_of(given["evidence"])
+
+    def make(book: Book) -> Draft:
+        when = now if at is None else at
+        base = book.history.head if given["base"] is None else given["base"]
+        made = tuple(edits(book.history.at(when), day(when)))
+        return Draft(author, given["reason"], base, made, at, 0, evidence)
+
+    with sentences():
+        made = change(check_input(file), make, author, now, calendar)
+    tell_changeset(file, made, given["as_json"], calendar)

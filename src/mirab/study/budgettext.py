@@ -1,0 +1,216 @@
+"""Budgets and their history as tables and as JSON, for people who have to answer for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mirab.logs.budgetedit import date_text
+from mirab.model.accounts import Budget, Budgets
+from mirab.model.changesets import Changeset
+from mirab.model.units import WHOLE, AccountPath, format_share
+from mirab.study.budgetedits import TermChange
+from mirab.study.budgethistory import Logged
+from mirab.study.formats import plural
+from mirab.study.tables import Section, Table
+
+Json = dict[str, Any]
+_WORDS = {"save_for_gangs": "saves for gangs", "equal_users": "equal users"}
+
+
+def day(unix_ms: int) -> str:
+    """The date alone, in UTC."""
+    return date_text(unix_ms)[:10]
+
+
+def minute(unix_ms: int) -> str:
+    """Date and time to the minute, in UTC."""
+    return date_text(unix_ms)[:16].replace("T", " ")
+
+
+def tree_rows(budgets: Budgets, root: str = "") -> list[tuple[AccountPath, Budget, int]]:
+    """The accounts at or below one, parents first."""
+    return [row for row in budgets.walk() if not root or row[0] == root or row[0].startswith(f"{root}/")]
+
+
+def show_sections(
+    title: str, budgets: Budgets, root: str, blame: Mapping[AccountPath, Changeset], today: str
+) -> list[Section]:
+    """The tree with what each account is promised, who answers for it, and until when."""
+    rows, notes = [], []
+    for path, budget, whole in tree_rows(budgets, root):
+        by = blame.get(path)
+        since = day(by.effective_at) if by else ""
+        review = f"{budget.review} due" if review_due(budget, today) else budget.review
+        rows.append((_indented(path), format_share(budget.share), format_share(whole), budget.owner, review, since))
+        notes += _words(path, budget)
+    columns = ("account", "share", "of all", "owner", "review", "since")
+    return [Section(title, Table(columns, rows), [*notes, *_unassigned(budgets, root)])]
+
+
+def _indented(path: AccountPath) -> str:
+    depth = path.count("/")
+    return "  " * depth + path.rpartition("/")[2] if depth else path
+
+
+def _words(path: AccountPath, budget: Budget) -> Iterable[str]:
+    if budget.hypothesis:
+        yield f"{path} is to achieve: {budget.hypothesis}"
+    if budget.outcome:
+        yield f"{path} at its last review: {budget.outcome}"
+    if budget.closed:
+        yield f"{path} is closed since {budget.closed}"
+    if budget.formerly:
+        yield f"{path} goes on for {', '.join(budget.formerly)}"
+
+
+def _unassigned(budgets: Budgets, root: str) -> Iterable[str]:
+    """What is promised to nobody at the top, where not everything is."""
+    left = WHOLE - sum(budget.share for budget in budgets.roots)
+    if left and not root:
+        yield f"{format_share(left)} of the cluster is promised to nobody, and used by whoever is next."
+
+
+def review_due(budget: Budget, today: str) -> bool:
+    """Whether its review date (``2027-03-01``) has come. Dates of another form are never due."""
+    return bool(budget.review) and budget.review[:4].isdigit() and budget.review[:10] <= today
+
+
+def show_json(budgets: Budgets, root: str, blame: Mapping[AccountPath, Changeset], today: str) -> list[Json]:
+    """The same as records."""
+    return [
+        {
+            "account": path,
+            "share": format_share(budget.share),
+            "share_of_all": round(whole / WHOLE, 9),
+            "owner": budget.owner,
+            "review": budget.review,
+            "review_due": review_due(budget, today),
+            "hypothesis": budget.hypothesis,
+            "outcome": budget.outcome,
+            "closed": budget.closed,
+            "formerly": list(budget.formerly),
+            "since": date_text(blame[path].effective_at) if path in blame else None,
+            "version": blame[path].version if path in blame else None,
+        }
+        for path, budget, whole in tree_rows(budgets, root)
+    ]
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+def value_text(term: str, value: object) -> str:
+    """A term's value for people; nothing is a dash."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return format_share(value)
+    return str(value) if value not in (None, "") else "–"
+
+
+def change_text(change: TermChange) -> str:
+    """One change in a line: ``vision/video share 27% -> 30%``."""
+    if change.term == "account":
+        if change.before is None:
+            return f"{change.path} is new"
+        if change.after is None:
+            return f"{change.path} is gone"
+        return f"{change.before} goes on as {change.after}"
+    word = _WORDS.get(change.term, change.term)
+    return f"{change.path} {word} {value_text(change.term, change.before)} -> {value_text(change.term, change.after)}"
+
+
+def change_json(change: TermChange) -> Json:
+    return {
+        "account": change.path,
+        "term": change.term,
+        "before": _plain(change.term, change.before),
+        "after": _plain(change.term, change.after),
+    }
+
+
+def _plain(term: str, value: object) -> object:
+    return format_share(value) if term == "share" and isinstance(value, int) else value
+
+
+def diff_sections(title: str, changes: Sequence[TermChange]) -> list[Section]:
+    """What differs, a line each."""
+    rows = [
+        (change.path, _WORDS.get(change.term, change.term), value_text(change.term, change.before),
+         value_text(change.term, change.after))
+        for change in changes
+    ]  # fmt: skip
+    return [Section(title, Table(("account", "term", "before", "after"), rows), [] if rows else ["They are the same."])]
+
+
+# --- history ----------------------------------------------------------------------------------------------------------
+def log_sections(entries: Sequence[Logged], account: str = "") -> list[Section]:
+    """Every decision, the latest first; those about an account, where one is named."""
+    shown = [entry for entry in reversed(entries) if touches(entry, account)]
+    if not shown:
+        return [Section("Nothing has been decided" + (f" about {account}" if account else "") + " yet")]
+    return [_log_section(entry, account) for entry in shown]
+
+
+def touches(entry: Logged, account: str) -> bool:
+    """Whether it changed the account or what lies below it."""
+    places = [str(place) for change in entry.changes for place in (change.path, change.before, change.after)]
+    return not account or any(place == account or place.startswith(f"{account}/") for place in places)
+
+
+def _log_section(entry: Logged, account: str) -> Section:
+    made = entry.changeset
+    held = "cancelled before it took effect" if entry.cancelled else f"from {minute(made.effective_at)}"
+    title = f"Version {made.version}, {day(made.recorded_at)}, {made.author}: {held}"
+    notes = [made.reason]
+    if made.reverts:
+        notes.append(f"takes back version {made.reverts}")
+    if made.evidence:
+        notes.append(f"evidence: {made.evidence}")
+    return Section(title, None, [*notes, *map(change_text, entry.changes)])
+
+
+def log_json(entries: Sequence[Logged], account: str = "") -> list[Json]:
+    return [
+        changeset_json(entry.changeset, entry.changes, entry.cancelled) for entry in entries if touches(entry, account)
+    ]
+
+
+def changeset_json(made: Changeset, changes: Sequence[TermChange], cancelled: bool = False) -> Json:
+    """A decision as a record; dates in ISO form."""
+    return {
+        "version": made.version,
+        "based_on": made.based_on,
+        "author": made.author,
+        "reason": made.reason,
+        "recorded_at": date_text(made.recorded_at),
+        "effective_at": date_text(made.effective_at),
+        "reverts": made.reverts or None,
+        "cancelled": cancelled,
+        "evidence": made.evidence,
+        "changes": [change_json(change) for change in changes],
+    }
+
+
+def blame_sections(blame: Mapping[AccountPath, Changeset], budgets: Budgets, root: str = "") -> list[Section]:
+    """Who decided last about each account, and why."""
+    rows = []
+    for path, budget, _ in tree_rows(budgets, root):
+        by = blame[path]
+        rows.append((path, format_share(budget.share), str(by.version), day(by.effective_at), by.author, by.reason))
+    columns = ("account", "share", "version", "from", "author", "reason")
+    return [Section(f"Who decided, for {plural(len(rows), 'account')}", Table(columns, rows, wordy=True))]
+
+
+def reviews(budgets: Budgets, today: str) -> list[tuple[AccountPath, Budget]]:
+    """The budgets whose review is due, the longest due first."""
+    due = [(path, budget) for path, budget, _ in budgets.walk() if review_due(budget, today) and not budget.closed]
+    return sorted(due, key=lambda each: (each[1].review, each[0]))
+
+
+def review_sections(budgets: Budgets, today: str) -> list[Section]:
+    rows = [
+        (path, budget.review, budget.owner, budget.hypothesis or "no hypothesis was stated")
+        for path, budget in reviews(budgets, today)
+    ]
+    title = f"{plural(len(rows), 'review')} due on {today}"
+    return [Section(title, Table(("account", "since", "owner", "was to achieve"), rows, wordy=True))]
