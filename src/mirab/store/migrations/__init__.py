@@ -1,0 +1,1 @@
+"""How the tables come from each released form to the next."""

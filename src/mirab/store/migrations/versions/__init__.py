@@ -1,0 +1,1 @@
+"""One revision for each released form; a released one is never edited."""

@@ -1,0 +1,155 @@
+"""SQLite: one file beside the service, written ahead, synced at each commit."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from mirab.store.errors import CorruptStoreError, StoreError, UnreachableStoreError
+from mirab.store.filesystems import unsafe_kind
+
+BUSY_MS = 10_000
+"""How long a connection waits for another that writes."""
+WAL_LIMIT = 64 * 2**20
+"""The write-ahead file is cut back to so many bytes when it has been carried over."""
+
+PASSING = {
+    sqlite3.SQLITE_BUSY: "is locked by another process",
+    sqlite3.SQLITE_LOCKED: "is locked by another connection",
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full, free some space",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: see the disk and the kernel's messages",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: see that its folder is there, and whose it is",
+    sqlite3.SQLITE_READONLY: "cannot be written: see whose the file is, and that its disk is not mounted read-only",
+    sqlite3.SQLITE_PROTOCOL: "is locked by many processes at once",
+    sqlite3.SQLITE_NOMEM: "needs more memory than there is",
+    sqlite3.SQLITE_PERM: "may not be opened by this user",
+}
+"""Errors that may pass, each with what to say."""
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class Sqlite:
+    """A file of SQLite; see `mirab.store.database.Database`."""
+
+    kind = "sqlite"
+
+    def __init__(self, url: URL) -> None:
+        self.path = _usable(url.database)
+        self.name = f"the file {self.path}"
+        self.reader = self._engine("BEGIN", "PRAGMA query_only = ON")
+        self.writer = self._engine("BEGIN IMMEDIATE", "PRAGMA synchronous = FULL")
+        self._lead: int | None = None
+
+    def _engine(self, begin: str, *pragmas: str) -> Engine:
+        engine = create_engine(
+            URL.create("sqlite+pysqlite", database=str(self.path)),
+            connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False},
+            pool_size=8,
+            max_overflow=56,
+        )
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: sqlite3.Connection, _: object) -> None:
+            connection.isolation_level = None  # this module begins its transactions itself
+            _prepare(connection, pragmas)
+
+        @event.listens_for(engine, "begin")
+        def start(connection: Connection) -> None:
+            connection.exec_driver_sql(begin)
+
+        return engine
+
+    def snapshot(self) -> Connection:
+        return self.reader.connect()
+
+    def one_at_a_time(self, connection: Connection) -> None:
+        """A transaction that began IMMEDIATE is alone already."""
+
+    def hold(self, connection: Connection) -> bool:
+        if self._lead is None:
+            place = os.open(f"{self.path}.lead", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(place)
+                return False
+            self._lead = place
+        return True
+
+    def release(self) -> None:
+        if self._lead is not None:
+            os.close(self._lead)
+            self._lead = None
+
+    def passing(self, error: DBAPIError) -> bool:
+        return _code(error) in PASSING
+
+    def told(self, error: BaseException) -> StoreError:
+        code = _code(error)
+        if code in DAMAGED:
+            return CorruptStoreError(
+                f"{self.name} is damaged ({_words(error)}): put it aside and restore the last backup with "
+                "'mirab db restore'"
+            )
+        if code in PASSING:
+            return UnreachableStoreError(f"{self.name} {PASSING[code]} ({_words(error)})")
+        return StoreError(f"{self.name} cannot be used: {_words(error)}")
+
+    def has_changed_by_hand(self, connection: Connection) -> list[str]:
+        found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(10)")]
+        return [] if found == ["ok"] else found
+
+    def after_load(self, connection: Connection) -> None:
+        """SQLite counts on from the largest number by itself."""
+
+    def close(self) -> None:
+        self.reader.dispose()
+        self.writer.dispose()
+        self.release()
+
+
+def _usable(path: str | None) -> Path:
+    """The file that a URL names, made if need be, so that only its owner can read it.
+
+    Raises:
+        StoreError: no file, no folder, or a file system that SQLite cannot use.
+    """
+    if not path or path == ":memory:":
+        raise StoreError("a store in memory would forget everything: write sqlite:////path/to/mirab.db")
+    file = Path(os.path.realpath(path))
+    if not file.parent.is_dir():
+        raise StoreError(f"the folder {file.parent} is not there: make it, or name another for the store")
+    kind = unsafe_kind(file.parent)
+    if kind is not None:
+        raise StoreError(
+            f"{file.parent} is on a file system of kind {kind}, on which SQLite's locks fail and data get lost: put "
+            "the store on a local disk (--state-dir), or use PostgreSQL (--store postgresql://...)"
+        )
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StoreError(f"the file {file} cannot be used: {(error.strerror or str(error)).lower()}") from error
+    return file
+
+
+def _prepare(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        connection.execute("PRAGMA journal_mode = WAL")
+    for pragma in (*pragmas, f"PRAGMA journal_size_limit = {WAL_LIMIT}", "PRAGMA cache_size = -16000"):
+        connection.execute(pragma)
+
+
+def _code(error: BaseException) -> int | None:
+    """SQLite's primary error code."""
+    code: Any = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(getattr(error, "orig", error)).split())

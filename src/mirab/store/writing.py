@@ -1,0 +1,92 @@
+"""What goes into the tables with a record: changed jobs and runs, and what was to be written with the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Insert, Table, bindparam, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mirab.model.records import AuditEntry, IdempotentReply, JobSpec, TokenRow, Write
+from mirab.model.resources import Cluster
+from mirab.store import rows
+from mirab.store.rows import Columns
+from mirab.store.tables import audit, jobs, journal, mentions, placements, replies, runs, specs, tokens
+from mirab.store.views import Changes, Entry, JobBook
+
+_UPDATE_JOB = update(jobs).where(jobs.c.id == bindparam("of_id"))
+_UPDATE_RUN = update(runs).where(runs.c.id == bindparam("of_id"))
+
+
+def insert(connection: Connection, table: Table) -> Any:
+    """An INSERT that can say what to do about a row that is there already."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    return dialect.insert(table)
+
+
+def upsert(connection: Connection, table: Table, key: Sequence[str], given: Mapping[str, Any]) -> Insert:
+    """Rows with these columns; one with the same key is replaced."""
+    statement = insert(connection, table)
+    changed = {name: statement.excluded[name] for name in given if name not in key}
+    made: Insert = statement.on_conflict_do_update(index_elements=list(key), set_=changed)
+    return made
+
+
+def put_changes(connection: Connection, seq: int, changes: Changes) -> None:
+    new = [rows.job_columns(entry) for entry in changes.new.values()]
+    if new:
+        connection.execute(upsert(connection, jobs, ["id"], new[0]), new)
+    _update(connection, _UPDATE_JOB, [rows.job_columns(entry) for entry in changes.changed.values()])
+    begun = [rows.run_columns(run) for run, is_new in changes.runs.values() if is_new]
+    if begun:
+        connection.execute(upsert(connection, runs, ["id"], begun[0]), begun)
+    _update(connection, _UPDATE_RUN, [rows.run_columns(run) for run, is_new in changes.runs.values() if not is_new])
+    if changes.placements:
+        placed = [{"node": node, "workload_id": job, "attempt": attempt} for node, job, attempt in changes.placements]
+        connection.execute(insert(connection, placements).on_conflict_do_nothing(), placed)
+    if changes.mentions:
+        spoken = [{"about": rows.storable(about), "seq": seq} for about in changes.mentions]
+        connection.execute(insert(connection, mentions), spoken)
+
+
+def _update(connection: Connection, statement: Any, changed: list[Columns]) -> None:
+    if changed:
+        for columns in changed:
+            columns["of_id"] = columns.pop("id")
+        connection.execute(statement, changed)
+
+
+def put_writes(connection: Connection, writes: Iterable[Write]) -> None:
+    """What belongs to facts, or stands for itself: an answer that was given stands, a spec or token is replaced."""
+    by_table: dict[type, list[Columns]] = {}
+    for write in writes:
+        by_table.setdefault(type(write), []).append(_COLUMNS[type(write)](write))
+    for kind, columns in by_table.items():
+        if kind is JobSpec:
+            connection.execute(upsert(connection, specs, ["workload_id"], columns[0]), columns)
+        elif kind is TokenRow:
+            connection.execute(upsert(connection, tokens, ["id"], columns[0]), columns)
+        elif kind is IdempotentReply:
+            connection.execute(insert(connection, replies).on_conflict_do_nothing(), columns)
+        else:
+            connection.execute(insert(connection, audit), columns)
+
+
+_COLUMNS: dict[type, Any] = {
+    JobSpec: rows.spec_columns,
+    TokenRow: rows.token_columns,
+    IdempotentReply: rows.reply_columns,
+    AuditEntry: rows.audit_columns,
+}
+
+
+def load_book(connection: Connection, cluster: Cluster, protects: bool) -> JobBook:
+    """The book as it stands after the last record, from the tables."""
+    last = connection.execute(select(journal.c.at).order_by(journal.c.seq.desc()).limit(1)).scalar()
+    present = select(runs).join(jobs, (runs.c.workload_id == jobs.c.id) & (runs.c.attempt == jobs.c.attempt))
+    going = present.where(jobs.c.ended.is_(False), jobs.c.state != "PENDING")
+    by_job = {row["workload_id"]: rows.run_row(row) for row in connection.execute(going).mappings()}
+    active = select(jobs).where(jobs.c.ended.is_(False)).order_by(jobs.c.ordinal)
+    entries: list[Entry] = [rows.entry_of(row, by_job.get(row["id"])) for row in connection.execute(active).mappings()]
+    return JobBook(cluster, protects, last or 0, entries)
