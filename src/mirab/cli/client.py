@@ -131,8 +131,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """The JSON that answers any request."""
-        data = json.dumps(body if body is not None else {}, ensure_ascii=False).encode("utf-8", "surrogateescape")
-        request = Request(method, _target(path, query), data, key, headers or {})
+        request = Request(method, _target(path, query), _bytes(body), key, headers or {})
         return _data(self._answered(request, ANSWER_S), self.address)
 
     def stream(self, path: str, query: Query | None = None) -> Iterator[bytes]:
@@ -160,14 +159,15 @@ class Client:
     def _answered(self, request: Request, timeout: float) -> HTTPResponse:
         """The answer, which is no problem; with patience where the request allows it."""
         give_up = time.monotonic() + (self.patience if request.key else 0)
-        for count in range(1_000_000):
+        count = 0
+        while True:
             try:
                 return self._once(request, timeout)
             except (NotSentError, LostError, UnreachableError) as error:
                 self.close()
                 if not self._again(request, error, count, give_up):
                     raise self._final(error) from error
-        raise AssertionError
+            count += 1
 
     def _again(self, request: Request, error: Exception, count: int, give_up: float) -> bool:
         """Whether to try once more, after a pause."""
@@ -222,7 +222,7 @@ class Client:
         return self._connection
 
     def _head(self, request: Request) -> dict[str, str]:
-        head = {"Accept": "application/json", "User-Agent": f"mirab/{__version__}", **request.headers}
+        head = {"Accept": "application/json, */*", "User-Agent": f"mirab/{__version__}", **request.headers}
         if request.body is not None:
             head["Content-Type"] = "application/json"
         if request.key:
@@ -254,6 +254,13 @@ def at(*parts: str) -> str:
 def _target(path: str, query: Query | None) -> str:
     pairs = [(name, value) for name, value in (query or {}).items() if value is not None and value != ""]
     return f"{API}{path}" + (f"?{urlencode(pairs, doseq=True)}" if pairs else "")
+
+
+def _bytes(body: Any) -> bytes:
+    try:
+        return json.dumps({} if body is None else body, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidError(f"{error.object[:60]!r} is not text in UTF-8: the service takes no other.") from error
 
 
 def _connection(address: Address) -> HTTPConnection:

@@ -6,17 +6,41 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any, TextIO
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from mirab import __version__
 from mirab.cli.exits import Exit, ReaderGoneError, report
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Run work": (
+        ("submit", "Submit a batch script or a command, with sbatch's flags."),
+        ("run", "Submit a command, show its output, and exit with its code."),
+        ("session", "A shell on the cluster, under a contract."),
+        ("logs", "What a job has written."),
+        ("await", "Wait until jobs have ended, and exit with their code."),
+        ("checkpoint", "Say that a job's work is safe."),
+    ),
+    "Look": (
+        ("ls", "The jobs, in squeue's columns."),
+        ("show", "Everything about one job."),
+        ("share", "The tree of accounts: share, used, owed, delivered, debt."),
+        ("squatters", "Who holds GPUs without a sign of progress."),
+    ),
+    "Operate": (
+        ("cancel", "End jobs."),
+        ("hold", "Keep jobs out of the queue."),
+        ("release", "Let held jobs into the queue again."),
+        ("requeue", "Stop runs and put them back into the queue."),
+        ("node", "Nodes: ls, drain, resume, report."),
+    ),
     "Decide about budgets": (("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert."),),
     "Replay a log": (
         ("demo", "Replay a bundled real log under two policies, and compare."),
@@ -28,10 +52,16 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "Make and look": (
         ("synth", "Make a synthetic log from a seed."),
         ("policies", "The stock policies and their settings."),
-        ("doctor", "What this installation has, and what it lacks."),
+        ("doctor", "What this installation has, what it lacks, and which server answers."),
+        ("completion", "The script that teaches a shell mirab's words."),
     ),
 }
-"""Command and its line of help, by group. Each command is the object `command` of the module `mirab.cli.NAME`."""
+"""Command and its line of help, by group. Each command is the object `command` of the module `module_of(NAME)`."""
+
+
+def module_of(name: str) -> str:
+    """The module of a command: ``mirab.cli.NAME``, with an underscore behind a word of Python's own."""
+    return f"mirab.cli.{name}_" if iskeyword(name) else f"mirab.cli.{name}"
 
 
 class Commands(click.Group):
@@ -43,7 +73,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        command: click.Command = import_module(f"mirab.cli.{cmd_name}").command
+        command: click.Command = import_module(module_of(cmd_name)).command
         return command
 
     def resolve_command(
@@ -53,6 +83,14 @@ class Commands(click.Group):
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             raise click.UsageError(f"there is no command {name!r}{_meant(name, self.list_commands(ctx))}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names that fit, without importing their modules."""
+        from click.shell_completion import CompletionItem
+
+        lines = [line for commands in COMMANDS.values() for line in commands if line[0].startswith(incomplete)]
+        found = [CompletionItem(name, help=text) for name, text in lines]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for group, commands in COMMANDS.items():
@@ -67,6 +105,8 @@ class Commands(click.Group):
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -84,7 +124,7 @@ def _meant(name: str, known: Sequence[str]) -> str:
 def cli(ctx: click.Context) -> None:
     """Who gets the GPUs next, and why: budgets, fair share over a week, and a minimum runtime that is a promise.
 
-    Start with `mirab demo`, then `mirab sim` with a job log of your own cluster.
+    Start with `mirab demo`; then `mirab sim` with a job log of your own cluster, or `mirab serve` and `mirab submit`.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

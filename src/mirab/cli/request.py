@@ -248,8 +248,8 @@ def _memory(wishes: Wishes, cores: int, gpu_count: int) -> int:
 def exported(text: str, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of the job, as ``--export`` says: ``ALL``, ``NONE``, or names and values, with ALL among them.
 
-    A token of mirab goes along only where it is named. `NONE`, or a list without ALL, keeps the home folder, the
-    user's name, the shell and a plain ``PATH``.
+    Variables that are not UTF-8 stay behind, and a token of mirab, unless it is named. `NONE`, or a list without ALL,
+    keeps the home folder, the user's name, the shell and a plain ``PATH``.
     """
     words = _export_words(text)
     everything = any(word.upper() == "ALL" for word in words) or not words
@@ -260,7 +260,12 @@ def exported(text: str, environment: Mapping[str, str]) -> dict[str, str]:
             chosen[name] = value
         elif word.upper() not in ("ALL", "NONE", "NIL") and name in environment:
             chosen[name] = environment[name]
-    return {name: value for name, value in chosen.items() if name and "\0" not in name + value}
+    return {name: value for name, value in chosen.items() if name and _is_text(name + value)}
+
+
+def _is_text(text: str) -> bool:
+    """Bytes that are not UTF-8 came in as lone surrogates, and the service takes text only."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _everything(environment: Mapping[str, str]) -> dict[str, str]:
