@@ -17,7 +17,7 @@ LONGEST_DURATION = 3_660 * DAY
 SCRIPT_MAX = 1 << 20
 """Characters of a batch script, and of all arguments together with all of the environment."""
 
-_NAME = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$"
+NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$"
 """One line that shows as what it is: no control characters, no line ends, nothing that reverses the text."""
 _DURATION = r"^(0|([0-9]{1,9}(\.[0-9]{1,6})?(ms|min|s|m|h|d|w)){1,6})$"
 _NO_NUL = r"^[^\x00]*$"
@@ -31,9 +31,9 @@ def _bounded(text: str) -> str:
 
 DurationText = Annotated[str, Field(max_length=64, pattern=_DURATION, examples=["15m"]), AfterValidator(_bounded)]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"}, examples=["2026-03-01T12:00:00Z"])]
-Name = Annotated[str, Field(max_length=256, pattern=_NAME)]
-AccountText = Annotated[str, Field(max_length=512, pattern=_NAME, examples=["llm/pretrain"])]
-Sentence = Annotated[str, Field(max_length=2_000, pattern=_NAME, examples=["gives way to the release"])]
+Name = Annotated[str, Field(max_length=256, pattern=NAME_PATTERN)]
+AccountText = Annotated[str, Field(max_length=512, pattern=NAME_PATTERN, examples=["llm/pretrain"])]
+Sentence = Annotated[str, Field(max_length=2_000, pattern=NAME_PATTERN, examples=["gives way to the release"])]
 PathText = Annotated[str, Field(max_length=4_096, pattern=_NO_NUL)]
 Argument = Annotated[str, Field(max_length=128_000, pattern=_NO_NUL)]
 VariableName = Annotated[str, Field(min_length=1, max_length=1_024, pattern=r"^[^\x00=]*$")]
@@ -113,9 +113,13 @@ class SubmitRequest(Request):
     deadline: Annotated[AwareDatetime | None, Field(description="Orders your own jobs by their slack.")] = None
     dependency: Annotated[
         str,
-        Field(max_length=8_192, pattern=_NAME, description="As in sbatch.", examples=["afterok:12:13,afterany:9"]),
+        Field(
+            max_length=8_192, pattern=NAME_PATTERN, description="As in sbatch.", examples=["afterok:12:13,afterany:9"]
+        ),
     ] = ""
-    array: Annotated[str, Field(max_length=1_024, pattern=_NAME, description="As in sbatch.", examples=["0-15%4"])] = ""
+    array: Annotated[
+        str, Field(max_length=1_024, pattern=NAME_PATTERN, description="As in sbatch.", examples=["0-15%4"])
+    ] = ""
     hold: Annotated[bool, Field(strict=True, description="Keep it out of the queue until it is released.")] = False
     label: Annotated[Name, Field(description="Your own word for jobs that belong together.")] = ""
     interactive: Annotated[bool, Field(strict=True, description="A person is attached: a session.")] = False

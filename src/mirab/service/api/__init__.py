@@ -1,0 +1,1 @@
+"""The REST API: routes, problems, paging, streams, and the servers that listen."""

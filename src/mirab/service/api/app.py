@@ -1,0 +1,43 @@
+"""The application: routes behind the guard, problems instead of tracebacks, and the document that describes it."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from mirab import __version__
+from mirab.service.api import history, jobs, nodes, people, problems, sharing, wellness
+from mirab.service.api.describe import document
+from mirab.service.api.guard import Guard
+from mirab.service.api.needs import check_rules
+from mirab.service.api.parts import Parts
+
+DESCRIPTION = """Who gets the GPUs of a shared cluster next, and why.
+
+Durations are strings with units (`90s`, `15m`, `8h`), instants ISO 8601 in UTC. Errors are problems (RFC 9457):
+`detail` is a sentence for people, `type` a name for programs. Lists come in pages: pass `next` on as `cursor`.
+"""
+
+
+def create_app(parts: Parts) -> FastAPI:
+    """The API over these parts.
+
+    Raises:
+        ValueError: a route does not name the action that it is (a fault in mirab, found before anybody is served).
+    """
+    app = FastAPI(
+        title="mirab",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
+    app.state.parts = parts
+    app.add_middleware(Guard, parts=parts)
+    problems.install(app)
+    for module in (jobs, sharing, nodes, history, people, wellness):
+        app.include_router(module.router)
+    check_rules(app)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    return app

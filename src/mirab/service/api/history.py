@@ -1,0 +1,99 @@
+"""Routes of what happened: events as they come, decisions, and the audit log."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import StreamingResponse
+
+from mirab.service.api.jobs import check_places
+from mirab.service.api.needs import Service, needs
+from mirab.service.api.stream import Filter, events
+from mirab.service.api.told import iso
+from mirab.service.auth.principal import Principal
+from mirab.service.schemas import NAME_PATTERN, Audit, AuditPage, Decision, Decisions
+
+router = APIRouter(prefix="/api/v1", tags=["history"])
+
+NEWEST = (1 << 63) - 1
+Word = Annotated[str, Query(max_length=512, pattern=NAME_PATTERN)]
+
+
+@router.get(
+    "/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def stream_events(
+    who: Annotated[Principal, needs("event.see")],
+    parts: Service,
+    job: Annotated[str | None, Query(max_length=32, pattern=r"^[0-9]{1,18}(_[0-9]{1,9})?$")] = None,
+    account: Annotated[Word | None, Query(description="It and all below it.")] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            alias="Last-Event-ID",
+            pattern=r"^[0-9]{1,18}$",
+            description="Number of the last record seen: what came after it is sent first.",
+        ),
+    ] = None,
+) -> StreamingResponse:
+    """Server-sent events `job`, `node`, `budget` and `decision`. A stream that cannot keep up is ended: come back."""
+    check_places(parts)
+    after = int(last_event_id) if last_event_id is not None else None
+    wanted = Filter(parts.store, job, account or None)
+    return StreamingResponse(
+        events(parts.bus, parts.store, parts.settings, wanted, after),
+        media_type="text/event-stream",
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+@router.get("/decisions", response_model=Decisions)
+def list_decisions(
+    who: Annotated[Principal, needs("decision.see")],
+    parts: Service,
+    before: Annotated[int | None, Query(ge=1, le=NEWEST, description="Number of a record; default: the end.")] = None,
+    after: Annotated[int | None, Query(ge=0, le=NEWEST)] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    mentioning: Annotated[Word | None, Query(description="Of a job or a node.")] = None,
+) -> Decisions:
+    """Records of the journal, the newest first: the facts that came in, and the plan that was made of them."""
+    rows = parts.store.decisions(after, before, limit, mentioning or None)
+    found = [
+        Decision(seq=seq, at=iso(plan["at"]), facts=json.loads(facts), plan=plan)
+        for seq, facts, plan in ((seq, facts, json.loads(text)) for seq, facts, text in rows)
+    ]
+    oldest = min((each.seq for each in found), default=0)
+    return Decisions(decisions=found, before=oldest if len(found) == limit and oldest > 1 else None)
+
+
+@router.get("/audit", response_model=AuditPage)
+def list_audit(
+    who: Annotated[Principal, needs("audit.see")],
+    parts: Service,
+    target: Word | None = None,
+    user: Word | None = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=256, pattern=r"^[!-~]+$")] = None,
+) -> AuditPage:
+    """Every change that somebody made: who, when, from where, before, after, why. The newest first."""
+    entries, following = parts.store.audit(who=user or None, target=target or None, after=cursor, limit=limit)
+    return AuditPage(
+        entries=[
+            Audit(
+                at=iso(each.at),
+                who=each.who,
+                origin=each.origin,
+                action=each.action,
+                target=each.target,
+                before=each.before,
+                after=each.after,
+                why=each.why,
+            )
+            for each in entries
+        ],
+        next=following,
+    )

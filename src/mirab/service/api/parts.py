@@ -1,0 +1,38 @@
+"""What the routes work with, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mirab.service.api.bus import Bus
+from mirab.service.api.ports import (
+    ApiSettings,
+    DeskPort,
+    LivePort,
+    MetricsPort,
+    OutputsPort,
+    StorePort,
+    ViewsPort,
+)
+from mirab.service.auth.authenticate import Authenticator
+from mirab.service.auth.tokens import TokenBook
+
+
+@dataclass(eq=False, kw_only=True)
+class Parts:
+    """The parts of the service that the API speaks for. `trouble`: why it is not ready, "" = it is."""
+
+    desk: DeskPort
+    views: ViewsPort
+    live: LivePort
+    store: StorePort
+    outputs: OutputsPort
+    auth: Authenticator
+    trouble: Callable[[], str]
+    metrics: MetricsPort | None = None
+    settings: ApiSettings = field(default_factory=ApiSettings)
+
+    def __post_init__(self) -> None:
+        self.tokens = TokenBook(self.store)
+        self.bus = Bus(self.live, self.settings)
