@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from mirab.core.state import State
-from mirab.model.events import ActionRefused, Event, NodeUp, RunEnded
+from mirab.model.accounts import Budgets
+from mirab.model.events import ActionRefused, BudgetsChanged, Event, NodeUp, RunEnded
 from mirab.model.plans import Action, Cancel, Drain, Plan, Preempt, Repair, Resume, Start
 from mirab.model.units import NodeName, RunId
+
+FILE = "cluster file"
+"""Author of changes that come from the file with which the service was started."""
 
 
 def take_in(state: State, facts: Sequence[Event], plan: Plan) -> None:
@@ -26,15 +30,17 @@ class Intents:
         stops: of every run that was told to stop and has not ended.
         nodes: the last action for each node that is not simply up.
         last: the actions of the last plan, of every kind: the crash may have come before they were applied.
+        filed: the budgets that the cluster file stated last; None = those that the ledger began with.
     """
 
-    __slots__ = ("last", "nodes", "starts", "stops")
+    __slots__ = ("filed", "last", "nodes", "starts", "stops")
 
     def __init__(self) -> None:
         self.starts: dict[RunId, Start] = {}
         self.stops: dict[RunId, Preempt | Cancel] = {}
         self.nodes: dict[NodeName, Drain | Repair] = {}
         self.last: tuple[Action, ...] = ()
+        self.filed: Budgets | None = None
 
     def take_in(self, facts: Iterable[Event], plan: Plan) -> None:
         """One record of the journal."""
@@ -54,6 +60,8 @@ class Intents:
                 self.stops.pop(fact.run_id, None)
         elif isinstance(fact, NodeUp) and isinstance(self.nodes.get(fact.node), Repair):
             del self.nodes[fact.node]
+        elif isinstance(fact, BudgetsChanged) and fact.author == FILE:
+            self.filed = fact.budgets
 
     def _forget(self, run_id: RunId) -> None:
         self.starts.pop(run_id, None)

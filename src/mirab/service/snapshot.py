@@ -9,7 +9,6 @@ the bytes come from a database.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from hashlib import sha256
@@ -27,11 +26,17 @@ class SnapshotError(Exception):
     """The bytes are no snapshot of this version."""
 
 
-@cache
-def numbered(kind: Callable[..., Any]) -> bool:
+def numbered(kind: type) -> bool:
     """Whether objects of this type are written by number: those of the core that are themselves, not their values."""
-    own = kind.__module__.startswith(ADMITTED) and isinstance(kind, type) and not issubclass(kind, Enum)
-    return own and getattr(kind, "__hash__", None) is object.__hash__
+    known = _NUMBERED.get(kind)
+    if known is None:
+        own = kind.__module__.startswith(ADMITTED) and not issubclass(kind, Enum)
+        hashed_by: object = kind.__hash__
+        known = _NUMBERED[kind] = own and hashed_by is object.__hash__
+    return known
+
+
+_NUMBERED: dict[type, bool] = {}
 
 
 def number(index: int) -> Any:

@@ -1,0 +1,227 @@
+"""The settings of `mirab serve`: from flags, the environment, a YAML file, in this order of precedence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from ipaddress import ip_address
+from pathlib import Path
+
+from mirab.logs.yamltree import read_yaml
+from mirab.model.units import SECOND, parse_duration
+from mirab.service.logs import FORMS, LEVELS
+
+SOCKET = "mirab.sock"
+DATABASE = "mirab.db"
+PORT = 7077
+DEFAULT_LISTEN = f"127.0.0.1:{PORT}"
+NONE = "none"
+BACKENDS = ("local", "null")
+SYSTEM_STATE = "/var/lib/mirab"
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message says where it stands and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its flag is ``--name-with-dashes``, its key in the file the name.
+
+    Attributes:
+        form: what its value looks like, in help texts.
+        default: as text, "" = see `means`.
+    """
+
+    name: str
+    form: str
+    env: str
+    default: str
+    means: str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("state_dir", "DIR", "MIRAB_STATE_DIR_ROOT", "",
+            f"Where everything is kept. Default: {SYSTEM_STATE} for root, ~/.local/state/mirab else."),
+    Setting("cluster", "FILE", "MIRAB_CLUSTER", "",
+            "Nodes, budgets and policy (YAML). Default: this machine, and one account for everybody."),
+    Setting("pretend_gpus", "N", "MIRAB_PRETEND_GPUS", "", "Act as if each node had so many GPUs."),
+    Setting("pretend_nodes", "N", "MIRAB_PRETEND_NODES", "1", "Act as if this machine were so many nodes."),
+    Setting("db", "URL", "MIRAB_DB", "",
+            "sqlite:////path/mirab.db or postgresql://user@host/name. Default: mirab.db in the state folder. "
+            "Give passwords in the environment or the file, not as a flag."),
+    Setting("listen", "HOST:PORT", "MIRAB_LISTEN", DEFAULT_LISTEN, "Where to listen for HTTP; none = nowhere."),
+    Setting("socket", "PATH", "MIRAB_SOCKET", "",
+            "The Unix socket for users of this machine; none = no socket. Default: mirab.sock in the state folder, or "
+            "in $XDG_RUNTIME_DIR if the state folder is not named."),
+    Setting("policy", "NAME|FILE", "MIRAB_POLICY", "",
+            "How the cluster is shared. Default: what the cluster file says, else budget."),
+    Setting("backend", "local|null", "MIRAB_BACKEND", "local",
+            "What runs jobs: real processes on this machine, or nothing at all (for load tests)."),
+    Setting("coalesce", "DURATION", "MIRAB_COALESCE", "50ms",
+            "Least time between two decisions: what arrives meanwhile is decided and written together."),
+    Setting("hosts", "NAME,...", "MIRAB_HOSTS", "",
+            "Further names by which clients may call this service over HTTP, besides addresses and localhost."),
+    Setting("log_format", "|".join(FORMS), "MIRAB_LOG_FORMAT", "auto",
+            "Lines of JSON, or readable ones. auto: JSON unless standard error is a terminal."),
+    Setting("log_level", "|".join(LEVELS), "MIRAB_LOG_LEVEL", "info", "The least important lines that are written."),
+)  # fmt: skip
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """What `mirab serve` was asked for; field by field `SETTINGS`.
+
+    Attributes:
+        pretend_gpus: None = detect them.
+        host: None = no TCP at all; else an address or a name, with `port` (0 = any free one).
+        socket: None = no Unix socket.
+    """
+
+    state_dir: Path
+    cluster: Path | None = None
+    pretend_gpus: int | None = None
+    pretend_nodes: int = 1
+    db: str = ""
+    host: str | None = "127.0.0.1"
+    port: int = PORT
+    socket: Path | None = None
+    policy: str = ""
+    backend: str = "local"
+    coalesce: float = 0.05
+    hosts: tuple[str, ...] = ()
+    log_format: str = "auto"
+    log_level: str = "info"
+
+    @property
+    def beyond_loopback(self) -> bool:
+        """Whether other machines could call."""
+        if self.host is None or self.host == "localhost":
+            return False
+        try:
+            return not ip_address(self.host).is_loopback
+        except ValueError:
+            return True
+
+    def described(self) -> dict[str, str]:
+        """For the log: no passwords."""
+        shown = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "db"}
+        return {name: str(value) for name, value in shown.items() if value not in (None, "", ())}
+
+
+def load_config(
+    flags: Mapping[str, str | None], environment: Mapping[str, str], file: Path | None = None
+) -> ServeConfig:
+    """Put the settings together: a flag beats the environment, which beats the file.
+
+    Raises:
+        ConfigError: a value cannot be used, or the file has an unknown key.
+    """
+    stated = _from_file(file)
+    for setting in SETTINGS:
+        if environment.get(setting.env):
+            stated[setting.name] = environment[setting.env], setting.env
+        given = flags.get(setting.name)
+        if given is not None:
+            stated[setting.name] = given, setting.flag
+    return _config({name: Stated(text, where) for name, (text, where) in stated.items()}, environment)
+
+
+def _from_file(file: Path | None) -> dict[str, tuple[str, str]]:
+    if file is None:
+        return {}
+    try:
+        found = read_yaml(file).fields("the file", BY_NAME)
+        return {name: (entry.text(name), f"{file}:{entry.line}: {name}") for name, entry in found.items()}
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A value as text, and where it was stated."""
+
+    text: str
+    where: str
+
+    def wrong(self, what: str) -> ConfigError:
+        return ConfigError(f"{self.where} cannot be {self.text!r}: {what}")
+
+    def count(self, least: int = 1, most: int = 100_000) -> int:
+        if not (self.text.isdigit() and self.text.isascii() and len(self.text) < 10):
+            raise self.wrong("write a whole number")
+        if not least <= int(self.text) <= most:
+            raise self.wrong(f"it may be {least:,} to {most:,}")
+        return int(self.text)
+
+    def choice(self, known: tuple[str, ...]) -> str:
+        if self.text not in known:
+            raise self.wrong(f"choose one of {', '.join(known)}")
+        return self.text
+
+    def seconds(self) -> float:
+        try:
+            span = parse_duration(self.text)
+        except ValueError as error:
+            raise self.wrong(str(error)) from error
+        if span > 60 * SECOND:
+            raise self.wrong("at most 60s, else nobody gets an answer")
+        return span / SECOND
+
+
+def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeConfig:
+    def get(name: str) -> Stated:
+        return stated.get(name) or Stated(BY_NAME[name].default, BY_NAME[name].flag)
+
+    state_dir = Path(get("state_dir").text or default_state_dir()).expanduser().absolute()
+    host, port = parse_listen(get("listen"))
+    cluster = get("cluster").text
+    return ServeConfig(
+        state_dir=state_dir,
+        cluster=Path(cluster) if cluster else None,
+        pretend_gpus=get("pretend_gpus").count(0, 1_024) if "pretend_gpus" in stated else None,
+        pretend_nodes=get("pretend_nodes").count(1, 10_000),
+        db=get("db").text or f"sqlite:///{state_dir / DATABASE}",
+        host=host,
+        port=port,
+        socket=_socket(get("socket").text, state_dir, "state_dir" in stated, environment),
+        policy=get("policy").text,
+        backend=get("backend").choice(BACKENDS),
+        coalesce=get("coalesce").seconds(),
+        hosts=tuple(name.strip() for name in get("hosts").text.split(",") if name.strip()),
+        log_format=get("log_format").choice(FORMS),
+        log_level=get("log_level").choice(LEVELS),
+    )
+
+
+def default_state_dir() -> str:
+    return SYSTEM_STATE if os.geteuid() == 0 else os.path.expanduser("~/.local/state/mirab")
+
+
+def _socket(text: str, state_dir: Path, named: bool, environment: Mapping[str, str]) -> Path | None:
+    if text == NONE:
+        return None
+    if text:
+        return Path(text).expanduser().absolute()
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    if runtime and not named and os.path.isdir(runtime):
+        return Path(runtime) / SOCKET
+    return state_dir / SOCKET
+
+
+def parse_listen(stated: Stated) -> tuple[str | None, int]:
+    """``127.0.0.1:7077``, ``[::1]:7077``, ``7077`` (loopback), ``none``."""
+    text = stated.text.strip()
+    if text == NONE:
+        return None, 0
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    if not (port.isdigit() and port.isascii() and len(port) < 6 and int(port) < 65_536):
+        raise stated.wrong(f"write HOST:PORT such as {DEFAULT_LISTEN}, or none")
+    return host, int(port)

@@ -1,0 +1,222 @@
+"""From the store to a running state: the journal, a snapshot where one fits, and what the settings say is new."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from mirab.control.recover import FILE, Intents, take_in
+from mirab.core.state import State
+from mirab.model.accounts import Budgets
+from mirab.model.codec import decode, encode
+from mirab.model.events import BudgetsChanged, ClusterChanged, Event, PolicyChanged
+from mirab.model.plans import Plan
+from mirab.model.policy import Policy
+from mirab.model.resources import Cluster, extends
+from mirab.model.units import Instant
+from mirab.service.snapshot import SnapshotError, fingerprint, freeze, thaw
+
+CRASHES = "crashes.json"
+OFTEN = 3
+"""So many ends after the same record for the same reason are no accident."""
+
+log = structlog.get_logger("mirab.recover")
+
+
+class RecoverError(Exception):
+    """The state cannot be rebuilt, or not so as the settings want it; the message says what to do."""
+
+
+class Journal(Protocol):
+    """What recovery asks of the store."""
+
+    def records(self, after: int = 0) -> Iterator[tuple[int, tuple[Event, ...], Plan]]: ...
+    def last(self) -> tuple[int, Instant]: ...
+    def meta(self, key: str) -> str | None: ...
+    def put_meta(self, key: str, value: str) -> None: ...
+    def snapshot(self, fingerprint: str) -> tuple[int, bytes] | None: ...
+    def put_snapshot(self, seq: int, fingerprint: str, data: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the settings of this start say; None = nothing, what the ledger has goes on."""
+
+    cluster: Cluster | None = None
+    budgets: Budgets | None = None
+    policy: Policy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the ledger began with."""
+
+    cluster: Cluster
+    budgets: Budgets
+    policy: Policy
+    at: Instant
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A state as of the last record.
+
+    Attributes:
+        first: the ledger has just begun.
+        changes: facts by which the state becomes what the settings want; the first cycle is to take them in.
+        replayed: records that were folded, beyond the snapshot.
+    """
+
+    state: State
+    intents: Intents
+    seq: int
+    first: bool = False
+    replayed: int = 0
+    changes: list[Event] = field(default_factory=list)
+
+
+def recover(journal: Journal, wanted: Wanted, defaults: Beginning) -> Recovered:
+    """The state of the journal, or a new one from what is wanted (and the defaults) if nothing has been recorded.
+
+    Raises:
+        RecoverError: a record cannot be folded, or what is wanted cannot follow from what there is.
+    """
+    began = _beginning(journal)
+    if began is None:
+        return _begin(journal, wanted, defaults)
+    found = _from_snapshot(journal) or Recovered(
+        State(began.cluster, began.budgets, began.policy, now=began.at), Intents(), 0
+    )
+    _replay(journal, found)
+    found.changes = list(_changes(found.state, found.intents, wanted, began))
+    return found
+
+
+def _begin(journal: Journal, wanted: Wanted, defaults: Beginning) -> Recovered:
+    """Put down what the ledger begins with; what a first start that was cut short has put down stays."""
+    seq, _ = journal.last()
+    if seq:
+        raise RecoverError(
+            f"the store has {seq} records and does not say what they began with: it was not made by mirab serve, or "
+            "was damaged; see `mirab db check`"
+        )
+    cluster: Cluster = _put_once(journal, "cluster", wanted.cluster or defaults.cluster)
+    budgets: Budgets = _put_once(journal, "budgets", wanted.budgets or defaults.budgets)
+    policy: Policy = _put_once(journal, "policy", wanted.policy or defaults.policy)
+    journal.put_meta("began_at", str(defaults.at))
+    return Recovered(State(cluster, budgets, policy, now=defaults.at), Intents(), 0, first=True)
+
+
+def _put_once(journal: Journal, key: str, value: Any) -> Any:
+    kept = journal.meta(key)
+    if kept is not None:
+        return decode(json.loads(kept))
+    journal.put_meta(key, json.dumps(encode(value), ensure_ascii=False, separators=(",", ":")))
+    return value
+
+
+def _beginning(journal: Journal) -> Beginning | None:
+    at = journal.meta("began_at")
+    if at is None:
+        return None
+    return Beginning(
+        decode(json.loads(journal.meta("cluster") or "null")),
+        decode(json.loads(journal.meta("budgets") or "null")),
+        decode(json.loads(journal.meta("policy") or "null")),
+        int(at),
+    )
+
+
+def _from_snapshot(journal: Journal) -> Recovered | None:
+    """A snapshot only saves time: one that does not fit is left aside."""
+    kept = journal.snapshot(fingerprint())
+    if kept is None:
+        return None
+    try:
+        state, intents = thaw(kept[1])
+        if isinstance(state, State) and isinstance(intents, Intents):
+            return Recovered(state, intents, kept[0])
+    except (SnapshotError, ValueError, TypeError) as error:
+        log.warning("snapshot.unusable", seq=kept[0], error=str(error), hint="the whole journal is read instead")
+    return None
+
+
+def take_snapshot(journal: Journal, state: State, intents: Intents, seq: int) -> int:
+    """Put one away, and return its size in bytes."""
+    data = freeze((state, intents))
+    journal.put_snapshot(seq, fingerprint(), data)
+    return len(data)
+
+
+def _replay(journal: Journal, found: Recovered) -> None:
+    for seq, facts, plan in journal.records(after=found.seq):
+        try:
+            take_in(found.state, facts, plan)
+            found.intents.take_in(facts, plan)
+        except Exception as error:
+            raise RecoverError(
+                f"record {seq} of the journal cannot be taken in ({type(error).__name__}: {error}). Keep the store as "
+                "it is (`mirab db backup FILE`), start the version of mirab that wrote it, and report this"
+            ) from error
+        found.seq = seq
+        found.replayed += 1
+
+
+def _changes(state: State, intents: Intents, wanted: Wanted, began: Beginning) -> Iterator[Event]:
+    """The facts that lead from the ledger's cluster, policy and budgets to those that are wanted.
+
+    Budgets that were decided over the API since the file was last read stay in force as long as nobody edits the file.
+    """
+    now = state.now
+    if wanted.cluster is not None and wanted.cluster != state.cluster:
+        wrong = extends(wanted.cluster, state.cluster)
+        if wrong:
+            raise RecoverError(
+                f"the cluster is not the one that the ledger knows: {wrong}. Or begin a new ledger with another "
+                "--state-dir and --db"
+            )
+        yield ClusterChanged(now, wanted.cluster)
+    if wanted.policy is not None and wanted.policy != state.policy:
+        if wanted.policy.half_life != state.policy.half_life:
+            raise RecoverError(
+                "the policy has another half_life than the ledger, which cannot change how it forgets: keep it as it "
+                "was, or begin a new ledger with another --state-dir and --db"
+            )
+        yield PolicyChanged(now, wanted.policy, FILE, "the settings say so at this start")
+    filed = intents.filed or began.budgets
+    if wanted.budgets is not None and wanted.budgets != filed:
+        yield BudgetsChanged(now, wanted.budgets, FILE, "the cluster file was changed since the last start")
+
+
+# --- ends for the same reason ----------------------------------------------------------------------------------------
+def note_crash(folder: Path, seq: int, error: str) -> int:
+    """Count an end after this record for this reason, and return how many there have been in a row."""
+    count = _crashes(folder, seq, error) + 1
+    text = json.dumps({"seq": seq, "error": error, "count": count})
+    (folder / CRASHES).write_text(text, encoding="utf-8")
+    return count
+
+
+def _crashes(folder: Path, seq: int, error: str) -> int:
+    try:
+        noted = json.loads((folder / CRASHES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+    same = isinstance(noted, dict) and noted.get("seq") == seq and noted.get("error") == error
+    return int(noted["count"]) if same else 0
+
+
+def crash_advice(count: int, seq: int, fact: str) -> str:
+    """What to do about a fault that comes again at each start; "" = it may have been an accident."""
+    if count < OFTEN:
+        return ""
+    cause = f" It fails on this fact: {fact}." if fact else ""
+    return (
+        f"mirab has stopped {count} times after record {seq} for the same reason.{cause} Runs go on without it. "
+        "Save the store with `mirab db backup FILE`, install the version that ran before, and report the fault with these lines"
+    )
