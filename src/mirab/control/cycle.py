@@ -23,6 +23,7 @@ def cycle(state: State, clock: Clock, backend: Backend, journal: Journal) -> Pla
     plan = decide(state, now)
     journal.append(facts, plan)
     state.commit(plan)
-    for action in plan.actions:
-        backend.submit(action)
+    if not state.policy.observing:
+        for action in plan.actions:
+            backend.submit(action)
     return plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mirab.core import changes, folding
+from mirab.core import adoption, changes, folding
 from mirab.model import events
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ FACTS: dict[type[Any], Callable[[State, Any], None]] = {
     events.WorkloadReleased: folding.released,
     events.RequeueRequested: folding.requeue_requested,
     events.RunStarted: folding.run_started,
+    events.RunAdopted: adoption.run_adopted,
     events.RunCheckpointed: folding.checkpointed,
     events.RunSuspended: folding.suspended,
     events.RunContinued: folding.continued,

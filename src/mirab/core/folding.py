@@ -11,7 +11,7 @@ from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
 from mirab.model.events import Outcome, goes_back
-from mirab.model.units import FOREVER
+from mirab.model.units import FOREVER, Instant
 
 if TYPE_CHECKING:
     from mirab.core.state import State
@@ -90,12 +90,18 @@ def run_started(state: State, event: facts.RunStarted) -> None:
     run = state.runs.get(event.run_id)
     if run is None or run.started_at is not None:
         return
-    run.started_at = state.now
     run.vouched = event.checkpoints_vouched
-    run.protected_until = state.now + (run.min_runtime if state.policy.contract else 0)
+    begin(state, run, state.now)
+
+
+def begin(state: State, run: Run, since: Instant) -> None:
+    """It runs since then: its minimum counts from there, and it is charged from now on."""
+    run.started_at = since
+    run.protected_until = since + (run.min_runtime if state.policy.contract else 0)
     state.settle(run)
-    if run.rate:
-        state.commit_charge(run, state.now + max(run.min_runtime, state.policy.commitment_floor))
+    committed_until = since + max(run.min_runtime, state.policy.commitment_floor)
+    if run.rate and committed_until > state.now:
+        state.commit_charge(run, committed_until)
     state.meter(run, +1)
     state.will_expose(run)
 

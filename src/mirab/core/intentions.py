@@ -41,10 +41,7 @@ def start(state: State, action: plans.Start, now: Instant) -> None:
         run.reservation, run.rate = action.reason.reservation_id, 0
     if isinstance(action.reason, OnHeldNodes):
         run.guest_until = action.reason.until
-    state.banks[action.allocation.pool].take(action.allocation)
-    state.runs[run.id] = state.running[action.workload_id] = run
-    for account in user.account.lineage:
-        account.running += action.allocation.slots * state.cluster.pools[action.allocation.pool].weight
+    state.occupy(run)
     if run.rate:
         state.commit_charge(run, now + max(run.min_runtime, state.policy.commitment_floor))
     heappush(state.overdue, (state.overdue_at(run), run.id))

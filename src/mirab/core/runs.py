@@ -27,11 +27,12 @@ class Run:
         beneficiary: the workload it was stopped for.
         cancelled: its user wants it no more; it is not put back into the queue.
         recalled: its user wants it stopped and put back into the queue.
+        adopted: the engine started it by itself, where and as it liked.
         stuck: it did not stop in time; a human was called.
     """
 
     __slots__ = (
-        "account", "allocation", "attempt", "beneficiary", "cancelled", "charged", "checkpoint_at",
+        "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "checkpoint_at",
         "committed_until", "excused_until", "guest_until", "id", "min_runtime", "protected_until", "rate",
         "recalled", "requested_at", "reservation", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
         "workload",
@@ -57,6 +58,7 @@ class Run:
         self.guest_until: Instant = 0
         self.beneficiary: WorkloadId | None = None
         self.stuck = False
+        self.adopted = False
         self.cancelled = False
         self.recalled = False
         self.suspended_at: Instant | None = None

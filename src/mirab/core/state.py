@@ -166,12 +166,16 @@ class State:
         self.seen_version = self.version
         self.newly_exposed.clear()
         self.accepted.update(dict.fromkeys(self.reservations))
+        if not self.policy.observing:
+            self._intend(plan)
+        for waiting in plan.waiting:
+            intentions.explained(self, waiting)
+
+    def _intend(self, plan: Plan) -> None:
         for change in plan.holds:
             intentions.INTENTIONS[type(change)](self, change, plan.at)
         for action in plan.actions:
             intentions.INTENTIONS[type(action)](self, action, plan.at)
-        for waiting in plan.waiting:
-            intentions.explained(self, waiting)
 
     def check(self) -> None:
         """Assert every invariant, with the subject's story in the message."""
@@ -353,6 +357,13 @@ class State:
             gangs.pop(queue, None)
             if not gangs:
                 del self.gangs[queue.user.account]
+
+    def occupy(self, run: Run) -> None:
+        """Its nodes are taken, and it is among the runs."""
+        self.banks[run.allocation.pool].take(run.allocation)
+        self.runs[run.id] = self.running[run.workload.id] = run
+        for account in run.account.lineage:
+            account.running += self.uncharged_rate(run)
 
     def will_expose(self, run: Run) -> None:
         """Let it be known when its minimum ends, if the policy lets anybody stop it then."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from mirab.model.accounts import Budgets
 from mirab.model.policy import Exemption, Policy, Reservation
-from mirab.model.resources import Cluster
+from mirab.model.resources import Allocation, Cluster
 from mirab.model.units import Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
 
@@ -87,6 +87,22 @@ class RunStarted:
     at: Instant
     run_id: RunId
     checkpoints_vouched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunAdopted:
+    """The engine runs an attempt that no plan started: it has a scheduler of its own, or ran it before mirab came.
+
+    `min_runtime`: the contract it has; `FOREVER` = it is not ours to stop. What the engine has given away twice counts
+    once.
+    """
+
+    at: Instant
+    run_id: RunId
+    workload_id: WorkloadId
+    allocation: Allocation
+    started_at: Instant
+    min_runtime: Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +234,7 @@ Event: TypeAlias = (
     | WorkloadReleased
     | RequeueRequested
     | RunStarted
+    | RunAdopted
     | RunCheckpointed
     | RunSuspended
     | RunContinued

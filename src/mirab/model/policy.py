@@ -10,6 +10,7 @@ ORDERS = ("budget", "fifo", "priority", "fair-tree", "quota")
 BACKFILLS = ("contract", "limit", "any", "none")
 PREEMPTIONS = ("budget", "priority", "none")
 DRAINS = ("contract", "wait")
+MODES = ("enforce", "observe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Policy:
         start_timeout: a run that is still starting after this time has failed.
         stop_timeout: a run that has not stopped this long after its grace needs a human.
         grace_max: the longest notice before a stop; a longer one is cut to it.
+        mode: ``enforce`` what is decided, or ``observe`` an engine that has its own scheduler: decisions are recorded
+            as advice and never applied.
         unknown_accounts: ``refuse`` them, or admit them with share ``zero``.
     """
 
@@ -81,7 +84,13 @@ class Policy:
     start_timeout: Duration = 10 * MINUTE
     stop_timeout: Duration = 5 * MINUTE
     grace_max: Duration = 10 * MINUTE
+    mode: str = "enforce"
     unknown_accounts: str = "refuse"
+
+    @property
+    def observing(self) -> bool:
+        """Whether decisions are advice."""
+        return self.mode == "observe"
 
     @property
     def contract(self) -> bool:

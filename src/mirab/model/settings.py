@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TypeAlias
 
-from mirab.model.policy import BACKFILLS, DRAINS, ORDERS, PREEMPTIONS, Policy, with_settings
+from mirab.model.policy import BACKFILLS, DRAINS, MODES, ORDERS, PREEMPTIONS, Policy, with_settings
 from mirab.model.units import DAY, format_duration, parse_duration
 
 Value: TypeAlias = str | int | None
@@ -20,6 +20,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "preemption": PREEMPTIONS,
     "backfill": BACKFILLS,
     "drains": DRAINS,
+    "mode": MODES,
     "unknown_accounts": ("refuse", "zero"),
 }
 PER_MILLE = ("margin", "headroom")
