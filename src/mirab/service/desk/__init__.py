@@ -1,0 +1,1 @@
+"""The desk: what a person or program asks for, judged against the state, becomes facts and writes."""

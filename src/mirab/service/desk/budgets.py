@@ -1,0 +1,208 @@
+"""Budgets: the whole tree as it is to be, against the version that its author saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from mirab.core.state import State
+from mirab.logs.budgetfile import budgets_from
+from mirab.logs.errors import LogError
+from mirab.logs.yamltree import parse_yaml
+from mirab.model.accounts import Budget, Budgets
+from mirab.model.changesets import applied, parent_of
+from mirab.model.codec import encode
+from mirab.model.events import BudgetsChanged
+from mirab.model.units import SECOND, AccountPath, Instant, format_share
+from mirab.service.auth.principal import Principal
+from mirab.service.desk.errors import DeskError, denied, invalid
+from mirab.service.desk.forms import check_word
+from mirab.service.desk.office import BRIEF, Office, audited
+from mirab.service.inbox import Entry
+from mirab.study.budgetedits import TermChange, difference, term_changes
+
+ANY_VERSION = "*"
+LARGEST = 4 << 20
+WORDS = ("owner", "review", "hypothesis", "outcome", "closed")
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetsNow:
+    """The tree in force, its version, and who changed it last ("" = nobody since the ledger began)."""
+
+    budgets: Budgets
+    version: str
+    changed_at: Instant | None = None
+    changed_by: str = ""
+    why: str = ""
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """As in the cluster file: name -> share, children and the rest that differs from the default."""
+        return {budget.name: _plain(budget) for budget in self.budgets.roots}
+
+
+def version_of(budgets: Budgets) -> str:
+    """Changes with every change of the tree."""
+    text = json.dumps(encode(budgets), separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(budget: Budget) -> dict[str, Any]:
+    told: dict[str, Any] = {"share": format_share(budget.share)}
+    told.update({name: getattr(budget, name) for name in WORDS if getattr(budget, name)})
+    if budget.formerly:
+        told["formerly"] = list(budget.formerly)
+    if budget.save_for_gangs:
+        told["save_for_gangs"] = True
+    if not budget.equal_users:
+        told["equal_users"] = False
+    if budget.children:
+        told["children"] = {child.name: _plain(child) for child in budget.children}
+    return told
+
+
+class BudgetCommands:
+    """For managers, below their own account, and admins."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def now(self) -> BudgetsNow:
+        """What is in force, and who decided it."""
+        with self._office.live.reading() as state:
+            budgets = state.budgets
+        last = next((entry for _, entry in self._office.live.store.audit(action="budget.set", limit=1)), None)
+        if last is None:
+            return BudgetsNow(budgets, version_of(budgets))
+        return BudgetsNow(budgets, version_of(budgets), last.at, last.who, last.why)
+
+    def set(self, who: Principal, budgets: Any, base_version: str, why: str) -> BudgetsNow:
+        """Replace the tree. Accounts that it leaves out are closed: what they used stays accounted for.
+
+        Args:
+            budgets: name -> budget as in the cluster file, or its YAML text.
+            base_version: the version that the author saw; ``*`` = whatever is in force.
+
+        Raises:
+            DeskError: no reason, no tree, shares of more than 100 % (named), another version in force, or a change of
+                what is not below an account of theirs.
+        """
+        check_word("why", why, BRIEF)
+        if not why.strip():
+            raise invalid("say why the budgets change: it stands in the log beside your name")
+        wanted = read_budgets(budgets)
+
+        def build(state: State, now: Instant) -> Entry:
+            _check_version(state.budgets, base_version)
+            after = successor(state.budgets, wanted, now)
+            changes = term_changes(state.budgets, after)
+            _check_rights(who, changes)
+            if not changes:
+                return Entry()
+            before = version_of(state.budgets)
+            entry = audited(who, now, "budget.set", "budgets", before, f"{version_of(after)}: {told(changes)}", why)
+            return Entry((BudgetsChanged(now, after, who.user, why),), (entry,))
+
+        self._office.live.send(build)
+        return self.now()
+
+
+def read_budgets(given: Any) -> Budgets:
+    """A tree from YAML text or from JSON values, with or without a ``budgets:`` above it."""
+    text = given if isinstance(given, str) else json.dumps(given)
+    if len(text) > LARGEST:
+        raise invalid(f"the budgets have more than {LARGEST >> 20} MiB: that is no tree that people have decided")
+    try:
+        entry = parse_yaml(text.encode(), Path("budgets"))
+        table = entry.table("budgets")
+        inner = table.get("budgets")
+        if len(table) == 1 and inner is not None and "share" not in inner.table("budgets"):
+            entry = inner
+        return budgets_from(entry)
+    except LogError as error:
+        place = f"line {error.line}: " if isinstance(given, str) and error.line else ""
+        raise invalid(f"{place}{error.what}" + (f": {error.remedy}" if error.remedy else "")) from None
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"these are no budgets: {error}") from None
+
+
+def successor(before: Budgets, wanted: Budgets, now: Instant) -> Budgets:
+    """The tree that follows: as wanted, with accounts that are left out closed, and what only the ledger knows kept."""
+    today = datetime.fromtimestamp(now / SECOND, UTC).date().isoformat()
+    wanted = Budgets(tuple(_carried("", budget, before) for budget in wanted.roots))
+    try:
+        return applied(before, difference(before, wanted, closing=today))
+    except ValueError as error:
+        raise invalid(str(error)) from None
+
+
+def _carried(parent: str, budget: Budget, before: Budgets) -> Budget:
+    """What a form does not ask for stays: past names, the outcome of the last review, since when it is closed."""
+    path = f"{parent}/{budget.name}".lstrip("/")
+    old = before.find(path)
+    children = tuple(_carried(path, child, before) for child in budget.children)
+    if old is None:
+        return replace(budget, children=children)
+    return replace(
+        budget,
+        children=children,
+        formerly=budget.formerly or old.formerly,
+        outcome=budget.outcome or old.outcome,
+        closed=budget.closed or ("" if budget.share else old.closed),
+    )
+
+
+def _check_version(present: Budgets, base_version: str) -> None:
+    version = version_of(present)
+    if base_version not in (ANY_VERSION, version):
+        raise DeskError(
+            "precondition",
+            f"the budgets have changed since you read them (they are at version {version}, you saw "
+            f"{base_version[:40] or 'none'}): read them again, then make your change to those",
+            version=version,
+        )
+
+
+def _check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
+    """The division of an account is its managers' affair: each changed account's parent is asked for."""
+    for path in dict.fromkeys(path for change in changes for path in _touched(change)):
+        parent = parent_of(path)
+        if not who.may("budget.set", parent):
+            below = f"the division of {parent}" if parent else "the accounts at the top"
+            raise denied(
+                f"{who.user} may not change {path}: {below} is for its managers and admins", path=path, parent=parent
+            )
+
+
+def _touched(change: TermChange) -> Iterator[AccountPath]:
+    yield change.path
+    if change.term == "account":
+        for value in (change.before, change.after):
+            if isinstance(value, str):
+                yield AccountPath(value)
+
+
+def told(changes: Sequence[TermChange]) -> str:
+    """What changed, in one line: ``vision/video share 30% -> 40%``."""
+    line = "; ".join(_one(change) for change in changes)
+    return line if len(line) <= BRIEF else f"{line[:BRIEF]} ... ({len(changes)} changes)"
+
+
+def _one(change: TermChange) -> str:
+    if change.term == "account":
+        if change.before is None:
+            return f"{change.path} is new"
+        return f"{change.path} is gone" if change.after is None else f"{change.before} is now {change.after}"
+    return f"{change.path} {change.term} {_value(change.before)} -> {_value(change.after)}"
+
+
+def _value(value: object) -> str:
+    if value is None or value == "":
+        return "none"
+    return format_share(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,33 @@
+"""As which Unix user a job runs. A service of root never runs a job as root because nobody said otherwise."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from typing import TypeAlias
+
+from mirab.service.auth.principal import Principal
+from mirab.service.desk.errors import denied
+
+RunAs: TypeAlias = Callable[[Principal], tuple[int | None, int | None]]
+
+
+def run_as(who: Principal) -> tuple[int | None, int | None]:
+    """User and group of a principal's jobs; None = the service's own user, where it may not choose.
+
+    Raises:
+        DeskError: the service runs as root, and there is no Unix user of that name.
+    """
+    if os.geteuid() != 0:
+        return None, None
+    if who.uid is not None:
+        return who.uid, who.gid
+    try:
+        known = pwd.getpwnam(who.user)
+    except (KeyError, ValueError):
+        raise denied(
+            f"{who.user} is no user of this machine, and the service does not run other people's jobs as root: "
+            "ask for a user account, or submit over the Unix socket"
+        ) from None
+    return known.pw_uid, known.pw_gid

@@ -1,0 +1,78 @@
+"""Why a job waits, from what the scheduler recorded: the typed reason, squeue's short word for it, and the sentence."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from datetime import tzinfo
+from types import MappingProxyType
+
+from mirab.core.queues import Pending
+from mirab.core.state import State
+from mirab.model import reasons as why
+from mirab.model.reasons import BehindOwn, Reason
+from mirab.study import words
+from mirab.study.formats import Names
+
+CODES: Mapping[type, str] = MappingProxyType(
+    {
+        why.NoFreeGpus: "Resources",
+        why.NotEnoughClaimable: "Resources",
+        why.ShareSpent: "Share",
+        why.HoldNotOwed: "Share",
+        why.AwaitingCheckpoint: "Checkpoint",
+        why.AwaitingVictims: "Preempting",
+        why.HoldsNodes: "NodesHeld",
+        why.HoldTaken: "HoldTaken",
+        why.SavingUp: "SavingUp",
+        why.BlockedBehind: "Reserved",
+        why.HeadroomKept: "Headroom",
+        why.QuotaFull: "Quota",
+        why.NeverFits: "NeverFits",
+        why.UnknownAccount: "Account",
+        why.HeldByUser: "Held",
+        why.HeldByOperator: "HeldByOperator",
+        why.UnmetDependency: "Dependency",
+        why.ArrayLimitReached: "ArrayLimit",
+        why.LaunchesFailed: "LaunchFailed",
+        why.DependencyNeverSatisfied: "DependencyNeverSatisfied",
+        why.BehindOwn: "Behind",
+    }
+)
+"""The short words of the `REASON` column."""
+NEW = "New"
+"""Nothing has been decided about it yet."""
+NEW_SENTENCE = "it has just come in, and the next decision looks at it"
+
+
+def names_of(state: State, zone: tzinfo | None = None) -> Names:
+    """How instants (Unix milliseconds) and slots are called for people."""
+    return Names(0, state.cluster.unit, zone, state.policy.order, state.policy.preemption)
+
+
+def ahead_of(pending: Pending) -> int:
+    """How many of the same account, user and shape stand before it."""
+    if pending.queue is None:
+        return 0
+    return bisect_left(pending.queue.entries, pending.rank, key=lambda other: other.rank)
+
+
+def reason_of_pending(pending: Pending) -> Reason | None:
+    """Why it waits: what was recorded for the head of its queue, or that it stands behind that; None = not known yet."""
+    if pending.queue is None:
+        return None
+    ahead = ahead_of(pending)
+    if ahead:
+        return BehindOwn(ahead, pending.queue.head.workload.id)
+    return None if pending.waiting is None else pending.waiting.reason
+
+
+def told(pending: Pending, names: Names) -> tuple[str, str]:
+    """Short word and sentence; behind others, the sentence goes on with what keeps the first of them."""
+    reason = reason_of_pending(pending)
+    if reason is None:
+        return NEW, NEW_SENTENCE
+    sentence = words.sentence(reason, names)
+    if isinstance(reason, BehindOwn) and pending.queue is not None and pending.queue.head.waiting is not None:
+        sentence += f"; of that one: {words.sentence(pending.queue.head.waiting.reason, names)}"
+    return CODES[type(reason)], sentence
