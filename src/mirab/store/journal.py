@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from zlib import crc32
 
 from sqlalchemy import Connection, select
@@ -15,7 +14,7 @@ from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.units import Instant
 from mirab.store.errors import CorruptStoreError
-from mirab.store.rows import Columns, to_json
+from mirab.store.rows import Columns, Stored, to_json
 from mirab.store.tables import journal
 
 BATCH = 1_000
@@ -72,7 +71,7 @@ def rows(connection: Connection, after: int = 0) -> Iterator[Record]:
             return
 
 
-def checked(row: Mapping[str, Any], seq: int) -> Record:
+def checked(row: Stored, seq: int) -> Record:
     """The record, if it is the one with that number and as it was written."""
     record = Record(row["seq"], row["at"], row["epoch"], row["facts"], row["plan"])
     if record.seq != seq:

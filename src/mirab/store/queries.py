@@ -50,7 +50,7 @@ def _place(cursor: str, newest_first: bool) -> int:
     try:
         text = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
         if text[0] == ("n" if newest_first else "o"):
-            return int(text[1:].encode().decode("ascii")) if text[1:].isdecimal() else _no_cursor(cursor)
+            return int(text[1:])
     except (ValueError, IndexError):
         pass
     return _no_cursor(cursor)
@@ -91,8 +91,8 @@ def _in_states(states: Collection[JobState]) -> list[ColumnElement[bool]]:
     ended = {state in _ENDED for state in states}
     if len(wanted) == 1:
         return [jobs.c.state == wanted[0]]
-    found = [jobs.c.state.in_(wanted)]
-    return [jobs.c.ended == ended.pop(), *found] if len(ended) == 1 else found
+    found: list[ColumnElement[bool]] = [jobs.c.state.in_(wanted)]
+    return [jobs.c.ended == (True in ended), *found] if len(ended) == 1 else found
 
 
 def _on_node(node: str) -> ColumnElement[bool]:
@@ -140,26 +140,29 @@ def reply(connection: Connection, key: str, who: str) -> IdempotentReply | None:
 
 
 def audit_entries(
-    connection: Connection, before: int | None, limit: int, who: str | None, action: str | None, target: str | None
-) -> list[tuple[int, AuditEntry]]:
-    """Newest first, each with its number; `before`: only those with a smaller one."""
-    query = select(audit).order_by(audit.c.id.desc()).limit(limit)
+    connection: Connection, after: str | None, limit: int, who: str | None, action: str | None, target: str | None
+) -> tuple[list[AuditEntry], str | None]:
+    """A page, newest first, and the cursor of the next (None = no more).
+
+    Raises:
+        ValueError: the cursor is none of ours.
+    """
+    query = select(audit).order_by(audit.c.id.desc()).limit(limit + 1)
     given: tuple[tuple[Any, str | None], ...] = ((audit.c.who, who), (audit.c.action, action), (audit.c.target, target))
     for column, value in given:
         if value is not None:
             query = query.where(column == rows.storable(value))
-    if before is not None:
-        query = query.where(audit.c.id < before)
-    return [
-        (row["id"], AuditEntry(row["at"], **{name: row[name] for name in rows.AUDIT_TEXTS}))
-        for row in connection.execute(query).mappings()
-    ]
+    if after is not None:
+        query = query.where(audit.c.id < _place(after, True))
+    found = connection.execute(query).mappings().all()
+    entries = [AuditEntry(row["at"], **{name: row[name] for name in rows.AUDIT_TEXTS}) for row in found[:limit]]
+    return entries, _cursor(found[limit - 1]["id"], True) if len(found) > limit else None
 
 
 def decisions(
     connection: Connection, after: int | None, before: int | None, limit: int, mentioning: str | None
 ) -> list[tuple[int, str, str]]:
-    """Records as text: the first behind `after`, or the last ones before `before`, oldest first in both."""
+    """Records as text: the first behind `after`, oldest first; else the last before `before`, newest first."""
     query: Select[Any] = select(journal.c.seq, journal.c.facts, journal.c.plan)
     number: ColumnElement[int] = journal.c.seq
     if mentioning is not None:
@@ -171,8 +174,7 @@ def decisions(
         query = query.where(number < before)
     backwards = after is None
     found = connection.execute(query.order_by(number.desc() if backwards else number).limit(limit)).all()
-    texts = [(row[0], row[1], row[2]) for row in found]
-    return texts[::-1] if backwards else texts
+    return [(row[0], row[1], row[2]) for row in found]
 
 
 def require_limit(limit: int) -> None:

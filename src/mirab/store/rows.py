@@ -14,6 +14,8 @@ from mirab.model.units import NodeName
 from mirab.store.views import Entry
 
 Columns: TypeAlias = dict[str, Any]
+Stored: TypeAlias = Mapping[Any, Any]
+"""A row as it was read: values by name of column."""
 
 LARGEST = (1 << 63) - 1
 
@@ -70,7 +72,7 @@ def _names(text: str) -> tuple[NodeName, ...]:
     return tuple(json.loads(text)) if text else ()
 
 
-def job_row(columns: Mapping[str, Any]) -> JobRow:
+def job_row(columns: Stored) -> JobRow:
     values = {name: columns[name] for name in _JOB}
     values["account"] = values["account"][:-1]
     values["state"] = JobState(values["state"])
@@ -78,7 +80,7 @@ def job_row(columns: Mapping[str, Any]) -> JobRow:
     return JobRow(**values)
 
 
-def entry_of(columns: Mapping[str, Any], run: RunRow | None) -> Entry:
+def entry_of(columns: Stored, run: RunRow | None) -> Entry:
     return Entry(job_row(columns), run=run, **{name: columns[name] for name in _HIDDEN})
 
 
@@ -89,7 +91,7 @@ def run_columns(run: RunRow) -> Columns:
     return columns
 
 
-def run_row(columns: Mapping[str, Any]) -> RunRow:
+def run_row(columns: Stored) -> RunRow:
     values = {name: columns[name] for name in RUN_COLUMNS}
     values["node_names"] = _names(values["node_names"])
     return RunRow(**values)
@@ -136,7 +138,7 @@ def reply_columns(reply: IdempotentReply) -> Columns:
     }
 
 
-def reply_of(columns: Mapping[str, Any]) -> IdempotentReply:
+def reply_of(columns: Stored) -> IdempotentReply:
     return IdempotentReply(
         columns["key"], columns["who"], columns["at"], columns["request_digest"], json.loads(columns["reply"])
     )

@@ -129,7 +129,7 @@ def _usable(path: str | None) -> Path:
     if kind is not None:
         raise StoreError(
             f"{file.parent} is on a file system of kind {kind}, on which SQLite's locks fail and data get lost: put "
-            "the store on a local disk (--state-dir), or use PostgreSQL (--store postgresql://...)"
+            "the store on a local disk (--state-dir), or use PostgreSQL (--db postgresql://...)"
         )
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

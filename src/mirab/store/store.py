@@ -168,7 +168,8 @@ class Store:
     def decisions(
         self, after: int | None = None, before: int | None = None, limit: int = 100, mentioning: str | None = None
     ) -> list[tuple[int, str, str]]:
-        """Number, facts and plan (JSON) of records, in order: the first behind `after`, or the last before `before`.
+        """Number, facts and plan (JSON) of records: the first behind `after`, oldest first, if that is given, else the
+        last ones (before `before`), newest first.
 
         `mentioning`: only those that speak of this workload or node.
         """
@@ -268,15 +269,19 @@ class Store:
     def audit(
         self,
         *,
-        before: int | None = None,
+        after: str | None = None,
         limit: int = 100,
         who: str | None = None,
         action: str | None = None,
         target: str | None = None,
-    ) -> list[tuple[int, AuditEntry]]:
-        """Changes that people made, newest first, each with its number; `before`: only those with a smaller one."""
+    ) -> tuple[list[AuditEntry], str | None]:
+        """A page of the changes that people made, newest first, and the cursor of the next page.
+
+        Raises:
+            ValueError: `after` is no cursor of such a list.
+        """
         queries.require_limit(limit)
-        return self._read(lambda connection: queries.audit_entries(connection, before, limit, who, action, target))
+        return self._read(lambda connection: queries.audit_entries(connection, after, limit, who, action, target))
 
     # --- writing beside the journal -----------------------------------------------------------------------------------
     def write(self, writes: Sequence[Write]) -> None:

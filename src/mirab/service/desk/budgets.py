@@ -77,7 +77,7 @@ class BudgetCommands:
         """What is in force, and who decided it."""
         with self._office.live.reading() as state:
             budgets = state.budgets
-        last = next((entry for _, entry in self._office.live.store.audit(action="budget.set", limit=1)), None)
+        last = next(iter(self._office.live.store.audit(action="budget.set", limit=1)[0]), None)
         if last is None:
             return BudgetsNow(budgets, version_of(budgets))
         return BudgetsNow(budgets, version_of(budgets), last.at, last.who, last.why)
