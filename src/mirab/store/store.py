@@ -149,7 +149,7 @@ class Store:
         cluster, policy = self.meta("cluster"), self.meta("policy")
         if cluster is None:
             raise StoreError(f"{self.name} does not know its cluster yet: it is put down before the first record")
-        return self._read(lambda connection: load_book(connection, _cluster(cluster), _protects(policy)))
+        return self._read(lambda connection: load_book(connection, _cluster(cluster), _policy(policy)))
 
     def records(self, after: int = 0) -> Iterator[tuple[int, tuple[Event, ...], Plan]]:
         """Number, facts and plan of each record behind `after`, in order, read as they are asked for.
@@ -339,7 +339,7 @@ def _check_meta(key: str, value: str) -> None:
     if key == "cluster":
         _cluster(value)
     elif key == "policy":
-        _protects(value)
+        _policy(value)
 
 
 def _cluster(text: str) -> Cluster:
@@ -349,12 +349,11 @@ def _cluster(text: str) -> Cluster:
     return cluster
 
 
-def _protects(text: str | None) -> bool:
-    """Whether minimums protect under the policy that the ledger began with."""
+def _policy(text: str | None) -> Policy:
     policy = Policy() if text is None else _decoded("policy", text)
     if not isinstance(policy, Policy):
         raise StoreError("what the store keeps as 'policy' is not a policy")
-    return policy.contract
+    return policy
 
 
 def _decoded(key: str, text: str) -> object:

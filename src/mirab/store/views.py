@@ -1,6 +1,6 @@
 """Jobs as people see them, folded from facts and plans: pure, so that anyone can prove what is stored by folding again.
 
-The fold follows `core/folding.py` and `core/intentions.py`: what the state ignores, it ignores.
+The fold follows `core/facts.py` and `core/intentions.py`: what the state ignores, it ignores.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 from mirab.model import events, plans
 from mirab.model.events import REQUEUED, Event, Outcome, goes_back
 from mirab.model.plans import Plan
+from mirab.model.policy import Policy
 from mirab.model.records import JobRow, JobSpec, JobState, RunRow
-from mirab.model.resources import Cluster, nodes_of
-from mirab.model.units import Duration, Instant, NodeName, RunId, WorkloadId
+from mirab.model.resources import Allocation, Cluster, nodes_of
+from mirab.model.units import FOREVER, Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
 
 CANCEL, REQUEUE = "cancel", "requeue"
@@ -62,6 +63,7 @@ class Changes:
         runs: attempts that are new (True) or were there before (False).
         placements: node, workload and attempt of each new run.
         mentions: workloads and nodes that the record speaks of.
+        cluster, policy: what holds from now on, where the record changes it.
     """
 
     new: dict[WorkloadId, Entry] = field(default_factory=dict)
@@ -69,6 +71,8 @@ class Changes:
     runs: dict[RunId, tuple[RunRow, bool]] = field(default_factory=dict)
     placements: list[tuple[NodeName, WorkloadId, int]] = field(default_factory=list)
     mentions: dict[str, None] = field(default_factory=dict)
+    cluster: Cluster | None = None
+    policy: Policy | None = None
 
 
 def workload_of(run_id: RunId) -> WorkloadId:
@@ -85,18 +89,16 @@ class JobBook:
     `now` runs as the state's does: the latest instant that a fact or a plan has named.
     """
 
-    def __init__(
-        self, cluster: Cluster, protects: bool = True, now: Instant = 0, entries: Iterable[Entry] = ()
-    ) -> None:
-        self.nodes = [pool.nodes for pool in cluster.pools]
-        self.protects = protects
+    def __init__(self, cluster: Cluster, policy: Policy, now: Instant = 0, entries: Iterable[Entry] = ()) -> None:
+        self.cluster = cluster
+        self.policy = policy
         self.now = now
         self.entries = {entry.row.id: entry for entry in entries}
-        self._changes = Changes()
+        self.changes = Changes()
 
     def fold(self, facts: Sequence[Event], plan: Plan, specs: Mapping[WorkloadId, JobSpec] | None = None) -> Changes:
         """Take in one record; `specs`: those of the jobs that it submits. Returns what has changed."""
-        changes = self._changes = Changes()
+        changes = self.changes = Changes()
         for fact in facts:
             self.now = max(self.now, fact.at)
             mention_fact(changes.mentions, fact)
@@ -107,7 +109,8 @@ class JobBook:
         self.now = max(self.now, plan.at)
         for action in plan.actions:
             mention_action(changes.mentions, action)
-            if (intention := ACTIONS.get(type(action))) is not None:
+            intention = None if self.policy.observing else ACTIONS.get(type(action))
+            if intention is not None:
                 intention(self, action, plan.at)
         for change in (*plan.holds, *plan.waiting):
             changes.mentions[change.workload_id] = None
@@ -129,13 +132,13 @@ class JobBook:
         self.touch(entry)
 
     def touch(self, entry: Entry) -> None:
-        if entry.row.id not in self._changes.new:
-            self._changes.changed[entry.row.id] = entry
+        if entry.row.id not in self.changes.new:
+            self.changes.changed[entry.row.id] = entry
 
     def change_run(self, entry: Entry, run: RunRow) -> None:
         entry.run = run
-        _, new = self._changes.runs.get(run.id, (run, False))
-        self._changes.runs[run.id] = (run, new)
+        _, new = self.changes.runs.get(run.id, (run, False))
+        self.changes.runs[run.id] = (run, new)
 
     def end(self, entry: Entry, state: JobState, at: Instant, **values: Any) -> None:
         self.change(entry, state=state, ended_at=at, protected_until=None, held="", **values)
@@ -146,23 +149,30 @@ class JobBook:
         if workload.id not in self.entries:
             entry = Entry(new_row(workload, spec), workload.resume)
             self.entries[workload.id] = entry
-            self._changes.new[workload.id] = entry
+            self.changes.new[workload.id] = entry
 
-    def start(self, entry: Entry, action: plans.Start, at: Instant) -> None:
-        names = self._names(action)
-        attempt = attempt_of(action.run_id)
-        run = RunRow(action.run_id, action.workload_id, attempt, names, action.allocation.slots, decided_at=at)
-        entry.run, entry.minimum = run, action.min_runtime
+    def start(self, entry: Entry, given: plans.Start | events.RunAdopted, at: Instant) -> None:
+        """A new attempt on the nodes that a plan, or the engine by itself, has given to it."""
+        names = self._names(given.allocation)
+        attempt = attempt_of(given.run_id)
+        run = RunRow(given.run_id, given.workload_id, attempt, names, given.allocation.slots, decided_at=at)
+        entry.run, entry.minimum = run, given.min_runtime
         entry.wish, entry.suspended_at, entry.protected_before = "", None, None
-        self._changes.runs[run.id] = (run, True)
-        self._changes.placements += [(name, action.workload_id, attempt) for name in names]
+        self.changes.runs[run.id] = (run, True)
+        self.changes.placements += [(name, given.workload_id, attempt) for name in names]
         self.change(
             entry, state=JobState.RUNNING, attempt=attempt, node_names=names, started_at=None, protected_until=None
         )
 
-    def _names(self, action: plans.Start) -> tuple[NodeName, ...]:
-        nodes = self.nodes[action.allocation.pool]
-        return tuple([nodes[number] for number in nodes_of(action.allocation.mask)])
+    def begin(self, entry: Entry, run: RunRow, told: Instant, since: Instant) -> None:
+        """It runs: the engine says since `told`, and its minimum counts from `since`."""
+        lasting = not self.policy.contract or entry.minimum >= FOREVER
+        self.change_run(entry, replace(run, started_at=told))
+        self.change(entry, started_at=told, protected_until=None if lasting else since + entry.minimum)
+
+    def _names(self, allocation: Allocation) -> tuple[NodeName, ...]:
+        nodes = self.cluster.pools[allocation.pool].nodes
+        return tuple([nodes[number] for number in nodes_of(allocation.mask)])
 
 
 def new_row(workload: Workload, spec: JobSpec | None) -> JobRow:
@@ -223,10 +233,15 @@ def _started(book: JobBook, fact: events.RunStarted) -> None:
     found = book.running(fact.run_id)
     if found is None or found[1].started_at is not None:
         return
-    entry, run = found
-    until = book.now + entry.minimum if book.protects else None
-    book.change_run(entry, replace(run, started_at=fact.at))
-    book.change(entry, started_at=fact.at, protected_until=until)
+    book.begin(*found, told=fact.at, since=book.now)
+
+
+def _adopted(book: JobBook, fact: events.RunAdopted) -> None:
+    entry = book.waiting(fact.workload_id)
+    if entry is not None:
+        book.start(entry, fact, fact.started_at)
+        if entry.run is not None:
+            book.begin(entry, entry.run, fact.started_at, fact.started_at)
 
 
 def _checkpointed(book: JobBook, fact: events.RunCheckpointed) -> None:
@@ -302,17 +317,28 @@ def _refused(book: JobBook, fact: events.ActionRefused) -> None:
         book.change(entry, state=JobState.RUNNING)
 
 
+def _cluster_changed(book: JobBook, fact: events.ClusterChanged) -> None:
+    book.cluster = book.changes.cluster = fact.cluster
+
+
+def _policy_changed(book: JobBook, fact: events.PolicyChanged) -> None:
+    book.policy = book.changes.policy = fact.policy
+
+
 FACTS: dict[type[Any], Callable[[JobBook, Any], None]] = {
     events.WorkloadCancelled: _cancelled,
     events.WorkloadHeld: _held,
     events.WorkloadReleased: _released,
     events.RequeueRequested: _requeue_requested,
     events.RunStarted: _started,
+    events.RunAdopted: _adopted,
     events.RunCheckpointed: _checkpointed,
     events.RunSuspended: _suspended,
     events.RunContinued: _continued,
     events.RunEnded: _ended,
     events.ActionRefused: _refused,
+    events.ClusterChanged: _cluster_changed,
+    events.PolicyChanged: _policy_changed,
 }
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Insert, Table, bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from mirab.model.codec import decode
+from mirab.model.policy import Policy
 from mirab.model.records import AuditEntry, IdempotentReply, JobSpec, TokenRow, Write
 from mirab.model.resources import Cluster
 from mirab.store import rows
 from mirab.store.rows import Columns
-from mirab.store.tables import audit, jobs, journal, mentions, placements, replies, runs, specs, tokens
+from mirab.store.tables import audit, jobs, journal, mentions, meta, placements, replies, runs, specs, tokens
 from mirab.store.views import Changes, Entry, JobBook
+
+CLUSTER_NOW, POLICY_NOW = "cluster now", "policy now"
+"""Under which keys of `meta` stands what has changed since the ledger began."""
 
 _UPDATE_JOB = update(jobs).where(jobs.c.id == bindparam("of_id"))
 _UPDATE_RUN = update(runs).where(runs.c.id == bindparam("of_id"))
@@ -45,9 +51,18 @@ def put_changes(connection: Connection, seq: int, changes: Changes) -> None:
     if changes.placements:
         placed = [{"node": node, "workload_id": job, "attempt": attempt} for node, job, attempt in changes.placements]
         connection.execute(insert(connection, placements).on_conflict_do_nothing(), placed)
+    for key, value in ((CLUSTER_NOW, changes.cluster), (POLICY_NOW, changes.policy)):
+        if value is not None:
+            put_meta(connection, key, rows.to_json(value))
     if changes.mentions:
         spoken = [{"about": rows.storable(about), "seq": seq} for about in changes.mentions]
         connection.execute(insert(connection, mentions), spoken)
+
+
+def put_meta(connection: Connection, key: str, value: str) -> None:
+    """Put it down, whatever was there."""
+    columns = {"key": key, "value": value}
+    connection.execute(upsert(connection, meta, ["key"], columns), columns)
 
 
 def _update(connection: Connection, statement: Any, changed: list[Columns]) -> None:
@@ -81,12 +96,22 @@ _COLUMNS: dict[type, Any] = {
 }
 
 
-def load_book(connection: Connection, cluster: Cluster, protects: bool) -> JobBook:
-    """The book as it stands after the last record, from the tables."""
+def load_book(connection: Connection, cluster: Cluster, policy: Policy) -> JobBook:
+    """The book as it stands after the last record, from the tables.
+
+    `cluster`, `policy`: those that the ledger began with.
+    """
     last = connection.execute(select(journal.c.at).order_by(journal.c.seq.desc()).limit(1)).scalar()
     present = select(runs).join(jobs, (runs.c.workload_id == jobs.c.id) & (runs.c.attempt == jobs.c.attempt))
     going = present.where(jobs.c.ended.is_(False), jobs.c.state != "PENDING")
     by_job = {row["workload_id"]: rows.run_row(row) for row in connection.execute(going).mappings()}
     active = select(jobs).where(jobs.c.ended.is_(False)).order_by(jobs.c.ordinal)
     entries: list[Entry] = [rows.entry_of(row, by_job.get(row["id"])) for row in connection.execute(active).mappings()]
-    return JobBook(cluster, protects, last or 0, entries)
+    now = dict(
+        connection.execute(select(meta.c.key, meta.c.value).where(meta.c.key.in_((CLUSTER_NOW, POLICY_NOW)))).all()
+    )
+    if CLUSTER_NOW in now:
+        cluster = decode(json.loads(now[CLUSTER_NOW]))
+    if POLICY_NOW in now:
+        policy = decode(json.loads(now[POLICY_NOW]))
+    return JobBook(cluster, policy, last or 0, entries)
