@@ -211,8 +211,10 @@ class Jobs(Reply):
 
 
 class Submitted(Reply):
-    ids: list[str]
+    ids: Annotated[list[str], Field(description="Of an array: its tasks.")]
+    job: Annotated[str, Field(description="The job's or array's own number.")]
     jobs: list[Job]
+    notes: Annotated[list[str], Field(description="What is not as it was asked for.")] = []
 
 
 class DryRun(Reply):
@@ -223,6 +225,7 @@ class DryRun(Reply):
     reason: dict[str, Any] = {}
     nodes: list[str] = []
     protected_until: Moment | None = None
+    notes: list[str] = []
 
 
 class Why(Request):
@@ -402,7 +405,7 @@ class Audit(Reply):
 
 class AuditPage(Reply):
     entries: list[Audit]
-    next: str | None = None
+    next: Annotated[int | None, Field(description="Cursor of the next page; null = this is the last.")] = None
 
 
 class WhoAmI(Reply):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
 from mirab import __version__
@@ -17,6 +21,15 @@ Durations are strings with units (`90s`, `15m`, `8h`), instants ISO 8601 in UTC.
 `detail` is a sentence for people, `type` a name for programs. Lists come in pages: pass `next` on as `cursor`.
 """
 
+THREADS = 100
+"""Requests that may wait for the scheduler or the store at a time."""
+
+
+@asynccontextmanager
+async def _with_threads(_: FastAPI) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = THREADS
+    yield
+
 
 def create_app(parts: Parts) -> FastAPI:
     """The API over these parts.
@@ -31,6 +44,7 @@ def create_app(parts: Parts) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        lifespan=_with_threads,
         redirect_slashes=False,
     )
     app.state.parts = parts

@@ -66,6 +66,7 @@ def list_decisions(
         Decision(seq=seq, at=iso(plan["at"]), facts=json.loads(facts), plan=plan)
         for seq, facts, plan in ((seq, facts, json.loads(text)) for seq, facts, text in rows)
     ]
+    found.sort(key=lambda each: -each.seq)
     oldest = min((each.seq for each in found), default=0)
     return Decisions(decisions=found, before=oldest if len(found) == limit and oldest > 1 else None)
 
@@ -77,10 +78,10 @@ def list_audit(
     target: Word | None = None,
     user: Word | None = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    cursor: Annotated[str | None, Query(max_length=256, pattern=r"^[!-~]+$")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=NEWEST)] = None,
 ) -> AuditPage:
     """Every change that somebody made: who, when, from where, before, after, why. The newest first."""
-    entries, following = parts.store.audit(who=user or None, target=target or None, after=cursor, limit=limit)
+    rows = parts.store.audit(before=cursor, limit=limit, who=user or None, target=target or None)
     return AuditPage(
         entries=[
             Audit(
@@ -93,7 +94,7 @@ def list_audit(
                 after=each.after,
                 why=each.why,
             )
-            for each in entries
+            for _, each in rows
         ],
-        next=following,
+        next=rows[-1][0] if len(rows) == limit else None,
     )

@@ -17,6 +17,7 @@ from mirab.service.api.output import Wanted, contents, find_file, follow
 from mirab.service.api.parts import Parts
 from mirab.service.api.ports import JobFilter
 from mirab.service.api.problems import ProblemError, not_found
+from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.schemas import (
     NAME_PATTERN,
@@ -67,11 +68,23 @@ def submit(
 ) -> Any:
     """Submit a job, or an array of jobs. With `dry_run` nothing is submitted."""
     if dry_run:
-        return JSONResponse(parts.desk.dry_run(who, request).model_dump(mode="json"))
-    ids = [str(each) for each in parts.desk.submit(who, request, key).ids]
-    response.headers["Location"] = f"/api/v1/jobs/{ids[0]}"
-    shown = parts.views.jobs(JobFilter(ids=tuple(ids), limit=len(ids)))
-    return Submitted(ids=ids, jobs=shown.jobs)
+        return JSONResponse(_rehearsal(parts.desk.dry_run(who, request)).model_dump(mode="json"))
+    reply = parts.desk.submit(who, request, key)
+    response.headers["Location"] = f"/api/v1/jobs/{reply.ids[0]}"
+    shown = parts.views.jobs(JobFilter(ids=tuple(reply.ids), limit=len(reply.ids)))
+    return Submitted(ids=list(reply.ids), job=reply.job, jobs=shown.jobs, notes=list(reply.notes))
+
+
+def _rehearsal(found: Any) -> DryRun:
+    until = found.protected_until
+    return DryRun(
+        decision=found.decision,
+        sentence=found.sentence,
+        reason=found.reason,
+        nodes=list(found.nodes),
+        protected_until=iso(until) if until is not None else None,
+        notes=list(found.notes),
+    )
 
 
 @router.get("", response_model=Jobs)

@@ -44,7 +44,7 @@ def resume_node(
 ) -> Node:
     """The node is healthy: it takes work again."""
     _node(parts, name)
-    parts.desk.node_resume(who, name)
+    parts.desk.node_resume(who, name, body.why if body is not None else "")
     return _node(parts, name)
 
 
@@ -54,13 +54,8 @@ def report_node(who: Annotated[Principal, needs("node.report")], parts: Service,
     if body.xid is None and not body.text.strip():
         raise ProblemError(422, "say what was seen: an xid, or a text")
     _node(parts, name)
-    parts.desk.node_report(who, name, _seen(body))
+    parts.desk.node_report(who, name, body.xid, body.text)
     return _node(parts, name)
-
-
-def _seen(report: NodeReport) -> str:
-    xid = f"XID {report.xid}" if report.xid is not None else ""
-    return ": ".join(filter(None, (xid, report.text.strip())))
 
 
 @router.get("/squatters", response_model=Squatters)
