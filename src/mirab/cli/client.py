@@ -37,6 +37,8 @@ PATIENCE_S = 30.0
 """How long a request that is safe to repeat is tried, while a server restarts."""
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 CHUNK = 65_536
+SOCKET_PATH_MAX = 107
+"""Bytes of a Unix socket's path that the kernel takes; a deeper one is reached through its folder."""
 
 KINDS: dict[int, type[Exception]] = {
     400: InvalidError,
@@ -81,7 +83,14 @@ class _UnixConnection(HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
+        if len(os.fsencode(self.path)) <= SOCKET_PATH_MAX:
+            self.sock.connect(self.path)
+            return
+        folder = os.open(os.path.dirname(self.path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sock.connect(f"/proc/self/fd/{folder}/{os.path.basename(self.path)}")
+        finally:
+            os.close(folder)
 
 
 class NotSentError(Exception):

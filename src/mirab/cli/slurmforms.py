@@ -15,6 +15,7 @@ _CLOCK = re.compile(r"(?:(\d{1,6})-)?(\d{1,8})(?::(\d{1,3}))?(?::(\d{1,3}))?", r
 _MEMORY = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _MEBIBYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
 _SIGNAL = re.compile(r"(?:[RB]+:)?([A-Za-z0-9+]+)(?:@(\d{1,6}))?", re.ASCII)
+_TYPE = re.compile(r"([A-Za-z][\w.+-]*)?")
 _NODES = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 SIGNAL_NAMES = (  # noqa: SIM905
     "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN TTOU "
@@ -84,7 +85,7 @@ def gpus(text: str) -> Gpus:
     kind, colon, number = text.strip().rpartition(":")
     if not colon and not number.isdigit():
         kind, number = number, "1"
-    if not (number.isascii() and number.isdigit() and len(number) < 7) or not re.fullmatch(r"[\w.+-]*", kind):
+    if not (number.isascii() and number.isdigit() and len(number) < 7) or not _TYPE.fullmatch(kind):
         raise ValueError(f"{text!r} is not a number of GPUs: write 4, or h100:4")
     return Gpus(int(number), kind.lower())
 
