@@ -19,7 +19,7 @@ from functools import cache
 from math import isfinite
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from mirab.model import accounts, changesets, events, plans, policy, reasons, resources, workloads
+from mirab.model import accounts, changesets, events, plans, policy, reasons, records, resources, workloads
 
 Json: TypeAlias = Any
 """None, bool, int, float, str, list or dict."""
@@ -105,7 +105,7 @@ def _kinds() -> dict[str, type]:
 
 def recorded_types() -> Iterator[type]:
     """Every dataclass that can stand in a record, in the order of the modules."""
-    for module in (events, plans, reasons, workloads, accounts, changesets, policy, resources):
+    for module in (events, plans, reasons, workloads, accounts, changesets, policy, resources, records):
         for kind in vars(module).values():
             if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__:
                 yield kind
@@ -131,8 +131,9 @@ def _reader(hint: Any) -> Callable[[Json], Any]:
 
 
 def _union_reader(parts: list[Any]) -> Callable[[Json], Any]:
-    """Optional of one type, or one of several tagged dataclasses."""
-    inner = _reader(parts[0]) if len(parts) == 1 else _decode_tagged
+    """Optional of one type, a text by any name, or one of several tagged dataclasses."""
+    plain = len({getattr(part, "__supertype__", part) for part in parts}) == 1
+    inner = _reader(parts[0]) if plain else _decode_tagged
     return lambda data: None if data is None else inner(data)
 
 

@@ -58,7 +58,7 @@ def ahead_of(pending: Pending) -> int:
 
 
 def reason_of_pending(pending: Pending) -> Reason | None:
-    """Why it waits: what was recorded for the head of its queue, or that it stands behind that; None = not known yet."""
+    """Why it waits: what was recorded of the head of its queue, or that it stands behind that; None = nothing yet."""
     if pending.queue is None:
         return None
     ahead = ahead_of(pending)
