@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("release", "Let held jobs into the queue again."),
         ("requeue", "Stop runs and put them back into the queue."),
         ("node", "Nodes: ls, drain, resume, report."),
+        ("db", "The service's store: migrate, backup, restore, check."),
     ),
     "Decide about budgets": (("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert."),),
     "Replay a log": (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, inspect, text
 
-from mirab.store.database import Database
+from mirab.store.database import Database, told
 from mirab.store.errors import StoreError
+from mirab.store.leading import alone
 from mirab.store.tables import metadata
 
 FORMS = ("0001",)
@@ -68,6 +69,21 @@ def migrate(database: Database, to: str = NEWEST) -> tuple[str | None, str]:
             _upgrade(connection, to)
             return before, to
     return before, before
+
+
+def migrate_alone(database: Database) -> tuple[str | None, str]:
+    """The same while nobody serves.
+
+    Raises:
+        StoreBusyError: a service runs on it.
+    """
+    with told(database):
+        with database.reader.connect() as connection:
+            there = form_of(connection, database.name)
+        if there is None:
+            return migrate(database)
+        with alone(database):
+            return migrate(database)
 
 
 def _upgrade(connection: Connection, to: str) -> None:

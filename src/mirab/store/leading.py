@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import Event as Signal
 from time import monotonic, time
@@ -157,6 +157,22 @@ class Lead:
                 connection.invalidate()
             with suppress(Exception):
                 connection.close()
+
+
+@contextmanager
+def alone(database: Database) -> Iterator[Lead]:
+    """Nobody serves meanwhile.
+
+    Raises:
+        StoreBusyError: somebody does.
+    """
+    leading = Lead(database, Signal(), lambda _: None)
+    leading.take(0)
+    try:
+        yield leading
+    finally:
+        leading.drop()
+        database.release()
 
 
 _FENCE = select(lead.c.epoch, lead.c.holder, lead.c.since).with_for_update()
