@@ -11,9 +11,9 @@ from mirab.logs.clusterfile import read_cluster_file
 from mirab.logs.detect import load
 from mirab.logs.dump import write_cluster, write_native, write_node_events
 from mirab.logs.nodeevents import read_node_events
-from mirab.logs.nodelists import compress, expand
 from mirab.logs.options import LoadOptions
 from mirab.model.accounts import Budget, Budgets
+from mirab.model.nodelists import compress, expand
 from mirab.model.resources import Cluster, Pool
 from mirab.model.units import WHOLE, NodeName
 from tests.logs.helpers import FIXTURES

@@ -61,7 +61,7 @@ def _one_id(part: str) -> list[str]:
     if _ID.fullmatch(part):
         return [part]
     if match := _TASKS.fullmatch(part):
-        from mirab.logs.nodelists import numbers_of
+        from mirab.model.nodelists import numbers_of
 
         try:
             return [f"{match[1]}_{int(number)}" for number in numbers_of(match[2], MOST_TASKS)]

@@ -47,7 +47,7 @@ def unfolded(words: Sequence[str]) -> list[str]:
     Raises:
         InvalidError: one is no node list.
     """
-    from mirab.logs.nodelists import expand
+    from mirab.model.nodelists import expand
 
     try:
         return [name for word in words for name in expand(word)]

@@ -86,6 +86,7 @@ def assemble(intake: Intake, options: LoadOptions, given: ClusterFile | None, ca
         origin=start if intake.unix_times else None,
         starts_at=plan.period.begin,
         ends_at=plan.period.end,
+        shift=plan.shift,
         notes=tuple(intake.notes),
         rows=intake.rows,
         dropped=dict(sorted(intake.dropped.items())),

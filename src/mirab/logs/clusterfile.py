@@ -23,11 +23,11 @@ from mirab.logs.budgetfile import (
 from mirab.logs.errors import LogError
 from mirab.logs.fields import count, memory_mib
 from mirab.logs.moments import Calendar
-from mirab.logs.nodelists import expand
 from mirab.logs.settings import apply_settings, policy_from, read_policy
 from mirab.logs.yamltree import Entry, read_yaml
 from mirab.model.accounts import Budgets
 from mirab.model.events import BudgetsChanged
+from mirab.model.nodelists import expand
 from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Pool
 from mirab.model.settings import parse_setting

@@ -14,8 +14,8 @@ from typing import IO, cast
 
 from mirab.logs.native import COLUMNS, OPTIONAL, PRIORITIES
 from mirab.logs.nodeevents import COLUMNS as EVENT_COLUMNS
-from mirab.logs.nodelists import compress
 from mirab.model.accounts import Budget, Budgets
+from mirab.model.nodelists import compress
 from mirab.model.resources import Cluster, Pool
 from mirab.model.trace import Trace
 from mirab.model.units import UNIT, WHOLE

@@ -17,11 +17,11 @@ from mirab.logs.errors import LogError
 from mirab.logs.fields import Memo, count, memory_mib, milliseconds, slurm_span
 from mirab.logs.intake import NEVER_RAN, Intake, Job, Remarks, account_path
 from mirab.logs.moments import Calendar
-from mirab.logs.nodelists import expand, numbers_of
 from mirab.logs.options import LoadOptions
 from mirab.logs.requeues import Attempts
 from mirab.logs.source import Source
 from mirab.logs.tables import REPEATED_HEADER, Table
+from mirab.model.nodelists import expand, numbers_of
 from mirab.model.units import Duration
 
 COMMAND = (
