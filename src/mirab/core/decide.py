@@ -5,15 +5,11 @@ Pure: the state is read, a `Trial` is written, a `Plan` comes out. No clock, no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from heapq import heapify, heappop, heappush
-from typing import TypeAlias
-
 from mirab.core.clearing import Clearing, NoClearing
 from mirab.core.drains import serve_drains, serve_late, serve_unwanted
 from mirab.core.explain import blocked_reason, never_fits
 from mirab.core.holds import hold_for, serve_holds
-from mirab.core.ordering import Key, by_uncharged_usage, leaf_key, queue_key
+from mirab.core.ordering import LEAF_KEYS, by_uncharged_usage
 from mirab.core.placement import place
 from mirab.core.queues import Pending, Queue, ShapeInfo
 from mirab.core.reclaim import claim, reclaim
@@ -21,6 +17,7 @@ from mirab.core.reservations import serve_reservations
 from mirab.core.shares import Account
 from mirab.core.state import State
 from mirab.core.trial import Trial
+from mirab.core.turns import Rules, Turns
 from mirab.core.victims import Reach, claimants, survey_due
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
@@ -36,8 +33,6 @@ from mirab.model.reasons import (
 )
 from mirab.model.units import HOUR, UNIT, WHOLE, Duration, Instant
 
-Turns: TypeAlias = dict[Account, dict[Queue, bool]]
-"""Queues to look at, by leaf. False: only if there still is room for it when its turn comes; nothing else is news."""
 STALE: Duration = HOUR
 """The numbers in the reason of a gang that only waits are renewed when they have been due for so long."""
 
@@ -80,32 +75,32 @@ def _set_alarm(trial: Trial) -> None:
 
 # --- charged work (under the other policies: all work) --------------------------------------------------------------
 def _serve_charged(trial: Trial) -> None:
-    turns = _turns(trial)
-    if turns:
-        strict = trial.policy.backfill == "none"
-        _take_turns(trial, turns, lambda leaf, queues: leaf_key(trial, leaf, queues), _serve, trial.lets_in, strict)
+    policy = trial.policy
+    strict = policy.backfill == "none"
+    turns = Turns(trial, Rules(LEAF_KEYS[policy.order], _serve, trial.lets_in, strict))
+    _join_all(trial, turns)
+    blocked = turns.take()
+    if blocked is not None:
+        _all_behind(trial, blocked, turns.rest())
 
 
-def _turns(trial: Trial) -> Turns:
-    """The queues worth looking at, by leaf: those with room, those that may take from others, those new."""
+def _join_all(trial: Trial, turns: Turns) -> None:
+    """The queues worth looking at: those with room, those that may take from others, those new."""
     state = trial.state
-    turns: Turns = {}
     for queue in state.unexplained:
         if queue.info.charged:
-            _join(turns, queue)
+            turns.join(queue)
     for info in _shapes_to_try(trial):
-        if info.charged:
-            _join_roomy(turns, info)
+        turns.join_for_room(info)
     if trial.surveyed:
         _join_claimants(trial, turns)
     for queue, ripe_at in state.awaiting.items():
         if ripe_at <= trial.now:
-            _join(turns, queue)
+            turns.join(queue)
         else:
             trial.wake(ripe_at)
     if trial.news:
         _join_gangs(trial, turns)
-    return turns
 
 
 def _join_gangs(trial: Trial, turns: Turns) -> None:
@@ -115,24 +110,14 @@ def _join_gangs(trial: Trial, turns: Turns) -> None:
         return
     for queue, missing in trial.state.short.items():
         if missing <= free and _may_have_hold(trial, queue.user.account):
-            _join(turns, queue)
+            turns.join(queue)
 
 
 def _shapes_to_try(trial: Trial) -> list[ShapeInfo]:
     """Shapes for which there may be room now. In strict order all: the blocked head has to stand before the others."""
     if trial.policy.backfill == "none":
-        return [info for infos in trial.state.waiting_sizes.values() for info in infos]
-    return trial.roomy_shapes() if trial.news else []
-
-
-def _join(turns: Turns, queue: Queue) -> None:
-    turns.setdefault(queue.user.account, {})[queue] = True
-
-
-def _join_roomy(turns: Turns, info: ShapeInfo) -> None:
-    for waiting in info.queues.values():
-        for queue in waiting.values():
-            turns.setdefault(queue.user.account, {}).setdefault(queue, False)
+        return [info for infos in trial.state.waiting_sizes.values() for info in infos if info.charged]
+    return trial.roomy_shapes(charged=True) if trial.news else []
 
 
 def _join_claimants(trial: Trial, turns: Turns) -> None:
@@ -144,12 +129,12 @@ def _join_claimants(trial: Trial, turns: Turns) -> None:
             if info.charged and not info.gang:
                 for path in able:
                     for queue in info.queues.get(path, {}).values():
-                        _join(turns, queue)
+                        turns.join(queue)
     for leaf, queues in trial.state.gangs.items():
         may_hold, reach = _may_have_hold(trial, leaf), reaches.get(leaf)
         for queue in queues:
             if queue.info.charged and _asks_again(trial, queue, may_hold, reach):
-                _join(turns, queue)
+                turns.join(queue)
 
 
 def _may_have_hold(trial: Trial, leaf: Account) -> bool:
@@ -175,90 +160,13 @@ def _asks_again(trial: Trial, queue: Queue, may_hold: bool, reach: Reach | None)
     return waiting.again_at <= trial.now and (may_hold or (reach is not None and reach.suffices(queue.info.size)))
 
 
-_Attempt: TypeAlias = Callable[[Trial, Queue, bool], bool]
-_Line: TypeAlias = list[tuple[Key, Queue]]
-
-
-def _take_turns(trial: Trial, turns: Turns, key_of: Callable[[Account, _Line], Key], attempt: _Attempt,
-                lets_in: Callable[[ShapeInfo], bool], strict: bool = False) -> None:  # fmt: skip
-    """Always the first leaf, and its first queue; standing is compared anew after each start.
-
-    Starting work can only worsen a standing, so a heap whose entries are checked as they surface is enough. Queues
-    that came for room are dropped as soon as there is no room left for their shape.
-    """
-    came = dict.fromkeys(queue.info for queues in turns.values() for queue, news in queues.items() if not news)
-    lines: dict[Account, _Line] = {}
-    order: list[tuple[Key, str, Account]] = []
-    for leaf, queues in turns.items():
-        line = _line(trial, queues)
-        if line:
-            lines[leaf] = line
-            order.append((key_of(leaf, line), leaf.path, leaf))
-    heapify(order)
-    while order:
-        key, path, leaf = heappop(order)
-        line = lines[leaf]
-        current = key_of(leaf, line)
-        if current > key:
-            heappush(order, (current, path, leaf))
-            continue
-        queue = _first(trial, line)
-        if queue is None:
-            continue
-        if attempt(trial, queue, turns[leaf][queue]):
-            turns[leaf][queue] = True
-            if trial.head(queue) is not None:
-                heappush(line, (queue_key(trial, queue), queue))
-            gone = [] if strict else [info for info in came if not lets_in(info)]
-            if gone:
-                for info in gone:
-                    del came[info]
-                _drop(trial, lines, turns, gone)
-        elif strict:
-            _all_behind(trial, queue, lines)
-            return
-        if line:
-            heappush(order, (key_of(leaf, line), path, leaf))
-
-
-def _drop(trial: Trial, lines: dict[Account, _Line], turns: Turns, gone: list[ShapeInfo]) -> None:
-    """Take the queues that came only for room, and whose shapes have none left, out of the lines."""
-    for leaf, line in lines.items():
-        news = turns[leaf]
-        line[:] = [
-            pair for pair in line if news[pair[1]] or pair[1].info not in gone or _needs_reason(trial, pair[1])
-        ]
-        heapify(line)
-
-
-def _all_behind(trial: Trial, blocked: Queue, lines: dict[Account, _Line]) -> None:
+def _all_behind(trial: Trial, blocked: Queue, others: list[Queue]) -> None:
     """In strict order everybody waits for the blocked head."""
     first = trial.head(blocked)
-    for line in lines.values():
-        for _, queue in line:
-            pending = trial.head(queue)
-            if first is not None and pending is not None and pending is not first and pending.waiting is None:
-                trial.wait(pending, BlockedBehind(first.workload.id, None))
-
-
-def _line(trial: Trial, queues: dict[Queue, bool]) -> _Line:
-    line = [(queue_key(trial, queue), queue) for queue in queues if trial.head(queue) is not None]
-    heapify(line)
-    return line
-
-
-def _first(trial: Trial, line: _Line) -> Queue | None:
-    """Take the first queue out of a leaf's line."""
-    while line:
-        key, queue = heappop(line)
-        if trial.head(queue) is None:
-            continue
-        current = queue_key(trial, queue)
-        if current > key:
-            heappush(line, (current, queue))
-            continue
-        return queue
-    return None
+    for queue in others:
+        pending = trial.head(queue)
+        if first is not None and pending is not None and pending.waiting is None:
+            trial.wait(pending, BlockedBehind(first.workload.id, None))
 
 
 def _serve(trial: Trial, queue: Queue, news: bool) -> bool:
@@ -345,28 +253,19 @@ def oldest_gang(leaf: Account) -> Pending | None:
 # --- uncharged work -------------------------------------------------------------------------------------------------
 def _serve_uncharged(trial: Trial) -> None:
     """What no charged work can use now, less the headroom, in order of uncharged usage."""
-    turns: Turns = {}
+    turns = Turns(trial, Rules(by_uncharged_usage, _serve_one_uncharged, trial.lets_in_beside_headroom))
     for queue in trial.state.unexplained:
         if not queue.info.charged:
-            _join(turns, queue)
-    if trial.news:
-        for info in trial.roomy_shapes():
-            if not info.charged and trial.beside_headroom(info):
-                _join_roomy(turns, info)
-    if not turns:
-        return
-    _take_turns(
-        trial,
-        turns,
-        lambda leaf, _: by_uncharged_usage(trial, leaf),
-        _serve_one_uncharged,
-        lambda info: trial.lets_in(info) and trial.beside_headroom(info),
-    )
+            turns.join(queue)
+    for info in trial.roomy_shapes(charged=False) if trial.news else ():
+        if trial.beside_headroom(info):
+            turns.join_for_room(info)
+    turns.take()
 
 
 def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
     pending = trial.head(queue)
-    if pending is None or not (news or trial.has_room(queue.info.size) or _needs_reason(trial, queue)):
+    if pending is None or not (news or trial.lets_in(queue.info) or _needs_reason(trial, queue)):
         return False
     leaf, info = queue.user.account, queue.info
     if not trial.beside_headroom(info):

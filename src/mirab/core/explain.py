@@ -72,7 +72,7 @@ def _standing(trial: Trial, queue: Queue, plan: NoClearing) -> ShareSpent | None
         return None
     mine = queue.user.account
     first = trial.first_leaf()
-    if first is None or first is mine or by_ratio(trial, mine, True) <= by_ratio(trial, first, True):
+    if first is None or first is mine or by_ratio(trial, mine) <= by_ratio(trial, first):
         return None
     return ShareSpent(trial.ratio(mine), first.path, trial.ratio(first), _nodes_free(trial, queue))
 

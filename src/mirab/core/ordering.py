@@ -24,16 +24,14 @@ from mirab.core.trial import Trial
 Key: TypeAlias = tuple[Any, ...]
 
 
-def leaf_key(trial: Trial, leaf: Account, line: list[tuple[Key, Queue]]) -> Key:
-    """Where the leaf stands now, after what this decision has given away. `line`: its queues, a heap by key."""
-    order = trial.policy.order
-    if order in ("budget", "fair-tree"):
-        return by_ratio(trial, leaf, owed_first=order == "budget")
-    return line[0][0] if line else ()
+def by_ratio(trial: Trial, leaf: Account) -> Key:
+    """Owed leaves first, then the lower ratio where two paths part, after what this decision has given away."""
+    return (trial.ratio(leaf) >= 1.0, *by_path(trial, leaf))
 
 
-def by_ratio(trial: Trial, leaf: Account, owed_first: bool) -> Key:
-    key: list[Any] = [owed_first and trial.ratio(leaf) >= 1.0]
+def by_path(trial: Trial, leaf: Account) -> Key:
+    """The ratios down the path; without a promise, what was used."""
+    key: list[Any] = []
     for account in leaf.lineage:
         ratio = trial.ratio(account)
         key += (ratio, trial.weigh(account)[0] if ratio == inf else 0, account.path)
@@ -76,3 +74,12 @@ QUEUE_KEYS: dict[str, Callable[[Trial, Queue, Rank], Key]] = {
     "quota": _by_submission,
     "priority": _by_priority,
 }
+
+LEAF_KEYS: dict[str, Callable[[Trial, Account], Key] | None] = {
+    "budget": by_ratio,
+    "fair-tree": by_path,
+    "fifo": None,
+    "quota": None,
+    "priority": None,
+}
+"""None: a leaf stands where its first queue stands."""

@@ -15,6 +15,9 @@ from mirab.model.plans import Hold
 from mirab.model.resources import Allocation
 from mirab.model.units import FOREVER, Duration, Instant, NodeMask, WorkloadId
 
+OPEN: Instant = 2 * FOREVER
+"""Later than what starts now and stays for ever."""
+
 
 @dataclass(slots=True, eq=False)
 class Kept:
@@ -52,6 +55,7 @@ class Space:
         self._wide: list[list[NodeMask] | None] = [None] * len(self.banks)
         self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
         self._open: dict[tuple[int, Instant], NodeMask] = {}
+        self._closing: dict[Size, Instant] = {}
 
     @property
     def kept(self) -> list[list[Kept]]:
@@ -66,7 +70,7 @@ class Space:
 
     def keep(self, hold: Hold) -> None:
         self.kept[hold.pool].append(Kept(hold.mask, 0 if hold.claim else self._free_by(hold), hold.workload_id))
-        self._open.clear()
+        self.nodes_opened()
 
     def _free_by(self, hold: Hold) -> Instant:
         """By when what starts on held nodes must be stoppable: T, and if T is far, not much later than is usual.
@@ -92,7 +96,7 @@ class Space:
         for kept in self.kept:
             kept[:] = [entry for entry in kept if entry.holder != workload_id or entry.reservation_id]
         self.holds.pop(workload_id, None)
-        self._open.clear()
+        self.nodes_opened()
 
     def wide(self, number: int) -> list[NodeMask]:
         """`wide(p)[w]`: the usable nodes of pool p with at least w slots free, whoever they are kept for."""
@@ -125,12 +129,13 @@ class Space:
     def nodes_opened(self) -> None:
         """What was kept has changed."""
         self._open.clear()
+        self._closing.clear()
 
     def node_returns(self, place: tuple[int, int]) -> None:
         """An undone drain: the node takes work in this very decision."""
         self.usable[place[0]] |= 1 << place[1]
         self._wide[place[0]] = self._free[place[0]] = None
-        self._open.clear()
+        self.nodes_opened()
         self.news = True
 
     def open_nodes(self, number: int, info: ShapeInfo, account: Account, delay: Duration = 0) -> NodeMask:
@@ -176,48 +181,53 @@ class Space:
             self._open[number, gone] = mask
         return mask
 
-    def has_room(self, size: Size) -> bool:
-        """Whether as many nodes have as many slots free, whoever they are kept for."""
-        pairs, nodes = size
-        return any(self.wide(number)[width].bit_count() >= nodes for number, width in pairs)
+    def closes_at(self, size: Size) -> Instant:
+        """By when what starts now must be gone so that free nodes are enough for the size.
 
-    def roomy_shapes(self) -> list[ShapeInfo]:
-        """The waiting shapes for which enough nodes seem to be free; `place` knows for sure."""
-        certain: list[list[int]] = []
-        possible: list[list[int]] = []
-        for number, kept in enumerate(self.kept):
-            masks, hidden = self.wide(number), 0
-            possible.append([mask.bit_count() for mask in masks])
-            for entry in kept:
-                hidden |= entry.mask
-            certain.append([(mask & ~hidden).bit_count() for mask in masks] if hidden else possible[-1])
-        found: list[ShapeInfo] = []
-        for (pairs, nodes), infos in self.state.waiting_sizes.items():
-            for number, width in pairs:
-                if nodes <= certain[number][width]:
-                    found += infos
-                    break
-                if nodes <= possible[number][width]:
-                    found += [info for info in infos if self.lets_in(info)]
-                    break
-        return found
+        `OPEN` = they are enough whoever they are kept for, 0 = not even with all that are kept.
+        """
+        known = self._closing.get(size)
+        if known is None:
+            pairs, nodes = size
+            known = self._closing[size] = max(self._closes_at(number, width, nodes) for number, width in pairs)
+        return known
+
+    def _closes_at(self, number: int, width: int, nodes: int) -> Instant:
+        wide, shared = self.wide(number)[width], 0
+        if wide.bit_count() < nodes:
+            return 0
+        kept = self.kept[number]
+        for entry in kept:
+            if entry.account:
+                shared |= entry.mask
+        for entry in sorted(kept, key=_until):
+            wide &= ~entry.mask | shared
+            if wide.bit_count() < nodes:
+                return entry.until
+        return OPEN
 
     def lets_in(self, info: ShapeInfo) -> bool:
         """Whether free nodes, and those of them that are kept for others, let the shape in; `place` knows for sure."""
-        gone, nodes = self.now + info.stay, info.shape.nodes
-        for number, width in info.pairs:
-            mask = self._open_until(number, gone)
-            for entry in self.kept[number]:
-                if entry.account:
-                    mask |= entry.mask
-            if (mask & self.wide(number)[width]).bit_count() >= nodes:
-                return True
-        return False
+        return self.now + info.stay <= self.closes_at(info.size)
+
+    def lets_in_beside_headroom(self, info: ShapeInfo) -> bool:
+        return self.lets_in(info) and self.beside_headroom(info)
+
+    def roomy_shapes(self, charged: bool) -> list[ShapeInfo]:
+        """The waiting shapes for which there seems to be room."""
+        found: list[ShapeInfo] = []
+        now = self.now
+        for size, infos in self.state.waiting_sizes.items():
+            left = self.closes_at(size) - now
+            if left >= 0:
+                found += [info for info in infos if info.charged is charged and info.stay <= left]
+        return found
 
     def take(self, given: Allocation) -> None:
         """Book free slots for something that this decision starts."""
         self.banks[given.pool].take(given)
         self._wide[given.pool] = self._free[given.pool] = None
+        self._closing.clear()
         self.fresh[given.pool].append(given.mask)
 
     def headroom(self, number: int) -> int:
@@ -244,3 +254,7 @@ class Space:
             if entry.mask & mask:
                 return entry
         return None
+
+
+def _until(entry: Kept) -> Instant:
+    return entry.until
