@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
 from mirab.cli.exits import Exit
-from mirab.cli.main import COMMANDS, cli
+from mirab.cli.main import COMMANDS, cli, module_of
 from mirab.cli.reference import EXITS, cli_page, policy_page
 
 ROOT = Path(__file__).parent.parent
@@ -35,15 +36,23 @@ def test_every_exit_code_is_described() -> None:
     assert set(EXITS) == set(Exit)
 
 
-def test_every_option_has_a_word_of_help_or_speaks_for_itself() -> None:
-    context = click.Context(cli)
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
+def every_command(group: click.Group, name: str = "mirab") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its full name, those of groups too."""
+    context = click.Context(group)
+    for sub in group.list_commands(context):
+        command = group.get_command(context, sub)
         assert command is not None
-        assert command.help
+        yield f"{name} {sub}", command
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{name} {sub}")
+
+
+def test_every_option_has_a_word_of_help_or_speaks_for_itself() -> None:
+    for name, command in every_command(cli):
+        assert command.help, name
         for parameter in command.params:
             if isinstance(parameter, click.Option):
-                assert parameter.help or parameter.show_default, f"mirab {name} {parameter.opts}"
+                assert parameter.help or parameter.show_default, f"{name} {parameter.opts}"
 
 
 def shown_commands() -> list[tuple[str, str]]:
@@ -68,8 +77,12 @@ def test_every_command_shown_is_one_the_program_knows(where: str, line: str) -> 
     if command is None:
         assert words[0] in ("gate",), f"{where}: no command {words[0]}"
         return
+    if isinstance(command, click.Group) and len(words) > 1:
+        command = command.get_command(context, words[1]) or command
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for word in words[1:]:
+        if word == "--":
+            return
         if word.startswith("-") and word != "-":
             assert word.partition("=")[0] in known | {"--help", "-h"}, f"{where}: mirab {words[0]} has no {word}"
 
@@ -107,7 +120,7 @@ def test_the_help_lists_every_command_with_a_sentence() -> None:
         if re.search(r"^def command\(", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     lines = {name: line for commands in COMMANDS.values() for name, line in commands}
-    assert set(lines) == modules
+    assert {module_of(name).removeprefix("mirab.cli.") for name in lines} == modules
     assert [name for name, line in lines.items() if not re.fullmatch(r"[A-Z].*\.", line)] == []
 
 

@@ -66,6 +66,7 @@ class Double:
     special: Handler | None = None
     replies: dict[str, Any] = field(default_factory=dict)
     made: int = 6
+    notes: list[str] = field(default_factory=list)
     url: str = ""
     me: str = "ann"
 
@@ -102,14 +103,14 @@ class Double:
 
     def submit(self, asked: Asked) -> Answer:
         if "dry_run" in asked.query:
-            return Answer({"decision": "wait", "sentence": "needs 8 free GPUs", "reason": {}, "nodes": []})
+            return Answer({"decision": "wait", "sentence": "needs 8 free GPUs", "reason": {}, "nodes": [], "notes": []})
         key = asked.headers.get("idempotency-key", "")
         if key not in self.replies:
             self.made += 1
             body = asked.body
             made = job(str(self.made), name=body.get("name", ""), account=body.get("account", ""))
             self.jobs[made["id"]] = made
-            self.replies[key] = {"ids": [made["id"]], "jobs": [made]}
+            self.replies[key] = {"ids": [made["id"]], "job": made["id"], "jobs": [made], "notes": self.notes}
         return Answer(self.replies[key], 201)
 
     def listing(self, asked: Asked) -> Answer:

@@ -70,10 +70,11 @@ def state_folder() -> str:
 
 
 def sockets() -> list[str]:
-    """The sockets that are looked for, the first that exists is used."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    folders = [runtime, state_folder(), "/run/mirab", SYSTEM_STATE]
-    return list(dict.fromkeys(os.path.join(folder, SOCKET) for folder in folders if folder))
+    """The sockets that are looked for, the first that exists is used: what was named comes before what is usual."""
+    named, runtime = os.environ.get("MIRAB_STATE_DIR_ROOT"), os.environ.get("XDG_RUNTIME_DIR")
+    folders = [named, runtime, state_folder(), "/run/mirab", SYSTEM_STATE]
+    found = [os.environ.get("MIRAB_SOCKET"), *(os.path.join(folder, SOCKET) for folder in folders if folder)]
+    return list(dict.fromkeys(path for path in found if path and path != "none"))
 
 
 def find_server(named: str | None) -> Address:

@@ -14,13 +14,13 @@ from mirab.cli.main import COMMANDS, cli
 EXITS = {
     Exit.OK: "done",
     Exit.FAILED: "failed: an input makes no sense, the disk is full, or a fault in mirab",
-    Exit.USAGE: "the command line makes no sense",
-    Exit.NOT_FOUND: "a file, or a workload, is not there",
+    Exit.USAGE: "the command line, a line of a batch script, or a value makes no sense",
+    Exit.NOT_FOUND: "a file, a job, a node or an account is not there",
     Exit.DENIED: "you may not",
-    Exit.CONFLICT: "an output would overwrite an input, or is named twice",
+    Exit.CONFLICT: "an output would overwrite an input, or is named twice; a job or a version is no longer as assumed",
     Exit.GATE_NOT_MET: "a measure is worse than a gate asks for (kept for `mirab gate`)",
-    Exit.TIMED_OUT: "no answer in time",
-    Exit.UNREACHABLE: "no answer at all",
+    Exit.TIMED_OUT: "no answer in time, or `--timeout` is over",
+    Exit.UNREACHABLE: "no server answers",
     Exit.INTERRUPTED: "stopped by Ctrl-C",
     Exit.READER_GONE: "whoever read the output closed it, as `head` does",
 }
@@ -41,8 +41,11 @@ def _cli() -> Iterator[str]:
         "takes its name when it is complete; that it was written, or replaced, is said on standard error. No command",
         "overwrites its own input.",
         "",
-        "`-h` or `--help` works everywhere. Completion for bash (zsh and fish alike):",
-        '`eval "$(_MIRAB_COMPLETE=bash_source mirab)"`.',
+        "`-h` or `--help` works everywhere. `mirab completion bash` prints the completion script of a shell.",
+        "",
+        "Commands that talk to a service find it by `--server`, `MIRAB_SERVER`, or the socket of this machine's",
+        "service, and say who you are by the socket, or by the token in `MIRAB_TOKEN` or `~/.config/mirab/token`.",
+        "`--json` prints the objects of the REST API with their own keys.",
     )
     context = click.Context(cli, info_name="mirab")
     for group, commands in COMMANDS.items():
@@ -60,10 +63,20 @@ def _cli() -> Iterator[str]:
     )
 
 
-def _command(name: str, command: click.Command, parent: click.Context) -> Iterator[str]:
+def _command(name: str, command: click.Command, parent: click.Context, level: str = "###") -> Iterator[str]:
     context = click.Context(command, info_name=name, parent=parent)
+    yield from ("", f"{level} `{context.command_path}`", "")
+    yield from _one(command, context)
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            found = command.get_command(context, sub)
+            assert found is not None
+            yield from _command(sub, found, context, level + "#")
+
+
+def _one(command: click.Command, context: click.Context) -> Iterator[str]:
     usage = " ".join(command.collect_usage_pieces(context))
-    yield from ("", f"### `mirab {name}`", "", "```", f"mirab {name} {usage}".rstrip(), "```", "")
+    yield from ("```", f"{context.command_path} {usage}".rstrip(), "```", "")
     yield " ".join((command.help or "").split("\n\n", 1)[0].split())
     for paragraph in (command.help or "").split("\n\n")[1:]:
         yield from ("", " ".join(paragraph.split()))

@@ -12,7 +12,7 @@ from mirab.cli.exits import Exit
 from mirab.cli.following import await_end
 from mirab.cli.jobs import exit_code
 from mirab.cli.output import emit, say, to_json
-from mirab.cli.submitting import Dashed, Flags, batch_id, request_of, send, submit_options, work_of
+from mirab.cli.submitting import Dashed, Flags, request_of, send, submit_options, work_of
 
 
 @click.command(cls=Dashed)
@@ -50,16 +50,16 @@ def _show_decision(decision: dict[str, Any], as_json: bool) -> Exit:
     if as_json:
         emit(to_json(decision))
     else:
-        emit(f"{decision['decision']}: {decision['sentence']}")
+        emit("\n".join([f"{decision['decision']}: {decision['sentence']}", *decision["notes"]]))
     return Exit.FAILED if decision["decision"] == "reject" else Exit.OK
 
 
 def _tell(reply: dict[str, Any], told: dict[str, Any]) -> None:
     if told["as_json"]:
-        emit(to_json({"id": batch_id(reply), **reply}))
+        emit(to_json(reply))
     elif told["parsable"]:
-        emit(batch_id(reply))
+        emit(reply["job"])
     else:
-        emit(f"Submitted batch job {batch_id(reply)}")
+        emit(f"Submitted batch job {reply['job']}")
     if told["wait"]:
-        say(f"Waiting for job {batch_id(reply)}; Ctrl-C leaves it running.")
+        say(f"Waiting for job {reply['job']}; Ctrl-C leaves it running.")

@@ -185,11 +185,8 @@ def _deadline(text: str) -> str:
 
 
 def send(client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Submit, once only although it may be sent several times; ids and jobs."""
-    return client.post("/jobs", body, key=new_key())  # type: ignore[no-any-return]
-
-
-def batch_id(reply: Mapping[str, Any]) -> str:
-    """The id that stands for the submission: of an array its own, not a task's."""
-    first = reply["jobs"][0] if reply["jobs"] else {}
-    return str(first.get("array_job") or reply["ids"][0])
+    """Submit, once only although it may be sent several times. What the service changed is said."""
+    reply: dict[str, Any] = client.post("/jobs", body, key=new_key())
+    for note in reply["notes"]:
+        say(f"mirab: {note}.")
+    return reply
