@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
@@ -39,7 +39,7 @@ class NullBackend:
         self._counted = count()
         self._running: dict[RunId, None] = {}
 
-    def adopt(self, expected: Mapping[RunId, Start]) -> None:
+    def adopt(self, expected: Mapping[RunId, Start], started: Iterable[RunId] = ()) -> None:
         """The runs that the state believes in run again."""
         for start in expected.values():
             self.submit(start)
@@ -92,7 +92,7 @@ class NullBackend:
         """No run ever sees it."""
         return Path("/nonexistent") / workload_id
 
-    def output_path(self, workload_id: WorkloadId, attempt: int) -> Path | None:
+    def output_path(self, workload_id: WorkloadId, attempt: int | None = None, stream: str = "out") -> Path | None:
         """There is no output."""
         return None
 

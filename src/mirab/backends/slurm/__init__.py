@@ -1,0 +1,1 @@
+"""Slurm executes, mirab decides: pure translators of its listings and commands, and one small runner."""
