@@ -51,7 +51,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_middleware(Guard, parts=parts)
     problems.install(app)
     for module in (jobs, sharing, nodes, history, people, wellness):
-        app.include_router(module.router)
+        app.router.routes.extend(module.router.routes)
     check_rules(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     return app

@@ -24,7 +24,13 @@ FOR_CHANGES = (504,)
 def document(app: FastAPI) -> dict[str, Any]:
     """Made once, then kept with the application."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        made = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            separate_input_output_schemas=False,
+        )
         _add_problems(made, app)
         app.openapi_schema = made
     return app.openapi_schema

@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from mirab.service.api.jobs import check_places
 from mirab.service.api.needs import Service, needs
+from mirab.service.api.problems import reading_cursor
 from mirab.service.api.stream import Filter, events
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
@@ -78,10 +79,11 @@ def list_audit(
     target: Word | None = None,
     user: Word | None = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    cursor: Annotated[int | None, Query(ge=1, le=NEWEST)] = None,
+    cursor: Annotated[str | None, Query(max_length=256, pattern=r"^[!-~]+$")] = None,
 ) -> AuditPage:
     """Every change that somebody made: who, when, from where, before, after, why. The newest first."""
-    rows = parts.store.audit(before=cursor, limit=limit, who=user or None, target=target or None)
+    with reading_cursor():
+        entries, following = parts.store.audit(after=cursor, limit=limit, who=user or None, target=target or None)
     return AuditPage(
         entries=[
             Audit(
@@ -94,7 +96,7 @@ def list_audit(
                 after=each.after,
                 why=each.why,
             )
-            for _, each in rows
+            for each in entries
         ],
-        next=rows[-1][0] if len(rows) == limit else None,
+        next=following,
     )

@@ -11,12 +11,13 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from mirab.model.records import JobState
 from mirab.service.api.bus import TooManyStreamsError
 from mirab.service.api.needs import Service, needs, require
 from mirab.service.api.output import Wanted, contents, find_file, follow
 from mirab.service.api.parts import Parts
 from mirab.service.api.ports import JobFilter
-from mirab.service.api.problems import ProblemError, not_found
+from mirab.service.api.problems import ProblemError, not_found, printable, reading_cursor
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.schemas import (
@@ -102,19 +103,26 @@ def list_jobs(
     cursor: Annotated[str | None, Query(max_length=256, pattern=r"^[!-~]+$")] = None,
 ) -> Jobs:
     """Jobs in the order of their submission, page by page."""
-    return parts.views.jobs(
-        JobFilter(
-            states=_split(state),
-            user=user or None,
-            account=account or None,
-            node=node or None,
-            label=label or None,
-            ids=_split(ids),
-            array_job=array_job,
-            after=cursor,
-            limit=limit,
-        )
+    wanted = JobFilter(
+        states=_states(state),
+        user=user or None,
+        account=account or None,
+        node=node or None,
+        label=label or None,
+        ids=_split(ids),
+        array_job=array_job,
+        after=cursor,
+        limit=limit,
     )
+    with reading_cursor():
+        return parts.views.jobs(wanted)
+
+
+def _states(words: list[str] | None) -> tuple[JobState, ...] | None:
+    try:
+        return tuple(JobState(word.upper()) for word in _split(words) or ()) or None
+    except ValueError as error:
+        raise ProblemError(422, f"{printable(str(error))}: the states are {', '.join(JobState.__members__)}") from error
 
 
 def _split(words: list[str] | None) -> tuple[str, ...] | None:

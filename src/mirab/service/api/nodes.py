@@ -25,6 +25,7 @@ def list_nodes(who: Annotated[Principal, needs("node.see")], parts: Service) -> 
 
 @router.get("/nodes/{name}", response_model=Node, responses={404: {}})
 def show_node(who: Annotated[Principal, needs("node.see")], parts: Service, name: Name) -> Node:
+    """A node, and what runs on it."""
     return _node(parts, name)
 
 

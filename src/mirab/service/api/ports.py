@@ -10,12 +10,11 @@ from typing import Any, Protocol
 
 from mirab.model.events import Event
 from mirab.model.plans import Plan
-from mirab.model.records import AuditEntry, JobRow
+from mirab.model.records import AuditEntry, JobRow, JobState
 from mirab.model.units import Instant
 from mirab.service.auth.principal import Principal
 from mirab.service.auth.tokens import TokenStore
 from mirab.service.schemas import (
-    BudgetTree,
     Job,
     JobDetail,
     Jobs,
@@ -40,6 +39,7 @@ class DeskPort(Protocol):
     def node_drain(self, who: Principal, node: str, why: str) -> Any: ...
     def node_resume(self, who: Principal, node: str, why: str = "") -> Any: ...
     def node_report(self, who: Principal, node: str, xid: int | None = None, text: str = "") -> Any: ...
+    def budgets(self) -> Any: ...
     def set_budgets(self, who: Principal, budgets: Any, base_version: str, why: str) -> Any: ...
 
 
@@ -47,7 +47,7 @@ class DeskPort(Protocol):
 class JobFilter:
     """Which jobs; None = any. `account` covers all below it."""
 
-    states: tuple[str, ...] | None = None
+    states: tuple[JobState, ...] | None = None
     user: str | None = None
     account: str | None = None
     node: str | None = None
@@ -65,7 +65,6 @@ class ViewsPort(Protocol):
     def detail(self, job_id: str) -> JobDetail | None: ...
     def jobs(self, wanted: JobFilter) -> Jobs: ...
     def shares(self, path: str | None) -> Shares | None: ...
-    def budgets(self) -> BudgetTree: ...
     def nodes(self) -> Nodes: ...
     def node(self, name: str) -> Node | None: ...
     def squatters(self) -> Squatters: ...
@@ -91,8 +90,8 @@ class StorePort(TokenStore, Protocol):
     ) -> list[tuple[int, str, str]]: ...
 
     def audit(
-        self, *, before: int | None, limit: int, who: str | None, target: str | None
-    ) -> list[tuple[int, AuditEntry]]: ...
+        self, *, after: str | None, limit: int, who: str | None, target: str | None
+    ) -> tuple[list[AuditEntry], str | None]: ...
 
 
 class OutputsPort(Protocol):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -131,6 +132,15 @@ def _what(error: Mapping[str, Any]) -> str:
     if error["type"] == "string_pattern_mismatch":
         return "is not written as it has to be: see /openapi.json"
     return printable(str(error["msg"]).removeprefix("Value error, "))
+
+
+@contextmanager
+def reading_cursor() -> Iterator[None]:
+    """A cursor that is none of ours is the caller's mistake."""
+    try:
+        yield
+    except ValueError as error:
+        raise ProblemError(422, printable(str(error))) from error
 
 
 def printable(text: str) -> str:

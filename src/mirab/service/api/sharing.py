@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Annotated, Any
 
@@ -10,12 +9,13 @@ from fastapi import APIRouter, Header, Path, Response
 
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.problems import ProblemError, not_found
+from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
-from mirab.service.schemas import NAME_PATTERN, BudgetChange, BudgetTree, Shares
+from mirab.service.schemas import NAME_PATTERN, BudgetChange, BudgetNode, BudgetTree, Shares
 
 router = APIRouter(prefix="/api/v1", tags=["shares and budgets"])
 
-_ETAG = re.compile(r'"([!#-~]{1,128})"')
+_ETAG = re.compile(r'"([!#-~]{1,128})"|(\*)')
 
 
 @router.get("/share", response_model=Shares)
@@ -43,9 +43,15 @@ def _shares(found: Shares | None, path: str) -> Shares:
 @router.get("/budgets", response_model=BudgetTree, response_model_exclude_defaults=True)
 def show_budgets(who: Annotated[Principal, needs("budget.see")], parts: Service, response: Response) -> BudgetTree:
     """The budgets in force. The ETag is their version, for changing them."""
-    budgets = parts.views.budgets()
-    response.headers["ETag"] = f'"{budgets.version}"'
-    return budgets
+    found = parts.desk.budgets()
+    response.headers["ETag"] = f'"{found.version}"'
+    return BudgetTree(
+        budgets={name: BudgetNode.model_validate(node) for name, node in found.tree.items()},
+        version=found.version,
+        changed_at=None if found.changed_at is None else iso(found.changed_at),
+        changed_by=found.changed_by,
+        why=found.why,
+    )
 
 
 @router.put(
@@ -66,8 +72,7 @@ def change_budgets(
     ] = None,
 ) -> BudgetTree:
     """Replace the budgets. A manager may change what lies below their accounts, an admin everything."""
-    text = json.dumps(_plain(change), ensure_ascii=False)
-    parts.desk.set_budgets(who, text, _version(if_match), change.why)
+    parts.desk.set_budgets(who, _plain(change), _version(if_match), change.why)
     return show_budgets(who, parts, response)
 
 
@@ -86,5 +91,5 @@ def _version(if_match: str | None) -> str:
         raise ProblemError(428, "say which budgets you changed: send their ETag as If-Match, so that no change is lost")
     match = _ETAG.fullmatch(if_match.strip())
     if match is None:
-        raise ProblemError(412, "If-Match has to be one ETag as GET /api/v1/budgets gives it, with its quotes")
-    return match[1]
+        raise ProblemError(412, "If-Match has to be one ETag as GET /api/v1/budgets gives it, with its quotes, or *")
+    return match[1] or match[2]

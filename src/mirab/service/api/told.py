@@ -88,7 +88,11 @@ def _actions(plan: Plan) -> Iterator[Told]:
         if what := _JOB_ACTIONS.get(type(action)):
             yield _about_job(what, iso(plan.at), action)
         else:
-            data = {"at": iso(plan.at), "node": getattr(action, "node", ""), "what": _NODE_ACTIONS[type(action)]}
+            data = {
+                "at": iso(plan.at),
+                "node": getattr(action, "node", ""),
+                "what": _NODE_ACTIONS.get(type(action), "other"),
+            }
             yield Told("node", data)
 
 

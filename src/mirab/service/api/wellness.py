@@ -48,4 +48,5 @@ def describe(who: Annotated[Principal, needs("api.describe")], request: Request)
 
 @router.get("/api/v1/version", response_model=Version)
 async def show_version(who: Annotated[Principal, needs("version.see")]) -> Version:
+    """Which mirab this is."""
     return Version(version=__version__)
