@@ -56,7 +56,9 @@ def test_what_is_no_address(text: str) -> None:
 
 
 def test_the_socket_is_found_and_what_was_looked_for_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UnreachableError, match=f"no socket {tmp_path}/state/mirab.sock or {tmp_path}/runtime/mirab.sock"):
+    with pytest.raises(
+        UnreachableError, match=f"no socket {tmp_path}/state/mirab.sock or {tmp_path}/runtime/mirab.sock"
+    ):
         find_server(None)
     (tmp_path / "state").mkdir()
     with socket.socket(socket.AF_UNIX) as listening:

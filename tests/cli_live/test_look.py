@@ -1,0 +1,265 @@
+"""Commands that look: ls, show, share, squatters, node ls, logs, await, completion."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mirab.cli.columns import formatted, standard
+from mirab.cli.exits import InvalidError
+from mirab.cli.grid import Column, table
+from mirab.cli.jobs import parse_ids, parse_states
+from mirab.cli.logs import last_lines
+from mirab.cli.nodenames import folded, unfolded
+from tests.cli.conftest import Mirab
+from tests.cli_live.double import Answer, Asked, Double, job
+
+RUNNING: dict[str, Any] = {
+    "state": "RUNNING", "reason": "", "why": "", "attempt": 1, "started_at": "2026-03-01T12:00:00Z",
+    "protected_until": "2026-03-01T12:15:00Z", "node_names": ["n000", "n001", "n003"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def three(double: Double) -> Double:
+    double.jobs = {
+        "7": job("7", **RUNNING),
+        "8": job("8", user="bob", account="blue"),
+        "9": job("9", state="COMPLETED", exit_code=0),
+    }
+    return double
+
+
+def test_ls_shows_what_waits_and_runs_in_squeues_columns(mirab: Mirab, three: Double) -> None:
+    lines = mirab("ls").out.splitlines()
+    assert lines[0].split() == "JOBID NAME USER ACCOUNT ST TIME NODES GPUS NODELIST(REASON)".split()  # noqa: SIM905
+    assert lines[1].split()[:5] == ["7", "train", "ann", "red/a", "R"]
+    assert lines[1].split()[-1] == "n[000-001,003]"
+    assert lines[2].split()[:5] == ["8", "train", "bob", "blue", "PD"]
+    assert lines[2].split()[5:] == ["0:00", "1", "8", "(Resources)"]
+    assert len(lines) == 3
+
+
+def test_ls_filters(mirab: Mirab, three: Double) -> None:
+    def ids(*words: str) -> list[str]:
+        return [each["id"] for each in json.loads(mirab("ls", "--json", *words).out)["jobs"]]
+
+    assert ids("--me") == ["7"]
+    assert ids("-u", "bob") == ["8"]
+    assert ids("-A", "blue") == ["8"]
+    assert ids("-t", "all") == ["7", "8", "9"]
+    assert ids("-t", "CD,PD") == ["8", "9"]
+    assert ids("9", "7") == ["9", "7"]
+    mirab("ls", "-w", "n3", "--label", "x")
+    assert three.asked[-1].query["node"] == ["n3"]
+    assert three.asked[-1].query["label"] == ["x"]
+    assert mirab("ls", "10").code == 3
+    assert mirab("ls", "-t", "odd").code == 2
+
+
+def test_long_lists_are_cut_with_a_word_and_paged(mirab: Mirab, double: Double) -> None:
+    double.jobs = {str(number): job(str(number)) for number in range(1, 1_206)}
+    said = mirab("ls", "--noheader")
+    assert len(said.out.splitlines()) == 1_000
+    assert said.err == "There are more: these are the first 1,000. --limit 0 shows all.\n"
+    said = mirab("ls", "--noheader", "--limit", "0")
+    assert (len(said.out.splitlines()), said.err) == (1_205, "")
+    assert json.loads(mirab("ls", "--limit", "3", "--json").out)["more"] is True
+
+
+def test_long_says_why_and_until_when(mirab: Mirab, three: Double) -> None:
+    out = mirab("ls", "--long").out
+    assert "PROTECTED" in out
+    assert "    needs 1 node with 8 free GPUs; 0 are\n" in out
+    assert " over " in out.splitlines()[1]
+
+
+def test_format_letters_as_in_squeue(mirab: Mirab, three: Double) -> None:
+    out = mirab("ls", "-o", "%.5i|%3j|%t|%T|%u|%a|%D|%R|%G|%%", "--noheader").out
+    assert out.splitlines() == [
+        "    7|tra|R|RUNNING|ann|red/a|1|n[000-001,003]|8|%",
+        "    8|tra|PD|PENDING|bob|blue|1|(Resources)|8|%",
+    ]
+    assert mirab("ls", "-o", "%i %j").out.splitlines()[0] == "JOBID NAME"
+    said = mirab("ls", "-o", "%Y")
+    assert said.code == 2
+    assert "%Y stands for nothing" in said.sentence
+
+
+def test_every_letter_has_a_cell_for_every_state() -> None:
+    from mirab.cli.columns import LETTERS
+    from mirab.cli.jobs import STATES
+
+    jobs = [job(state=state, started_at="2026-03-01T12:00:00Z") for state in STATES] + [job(time_limit_s=None)]
+    lines = formatted(" ".join("%" + letter for letter in LETTERS), jobs)
+    assert len(lines) == len(jobs) + 1
+
+
+def test_names_of_others_cannot_move_the_cursor() -> None:
+    wild = job(name="\x1b[31mred\nline\u202e")
+    assert "\x1b" not in standard([wild], 0)
+    assert len(standard([wild], 0).splitlines()) == 2
+    assert "\x1b" not in formatted("%j", [wild])[1]
+
+
+def test_a_table_shrinks_to_the_terminal_and_never_in_a_pipe() -> None:
+    columns = (Column("ID", right=True), Column("NAME", least=4), Column("ACCOUNT", least=4))
+    rows = [["1", "n" * 30, "a" * 20]]
+    narrow = table(columns, rows, 40)
+    assert max(len(line) for line in narrow.splitlines()) <= 40
+    assert "…" in narrow
+    assert "n" * 30 in table(columns, rows, 0)
+    assert max(len(line) for line in table(columns, rows, 5).splitlines()) == 2 + 2 + 4 + 2 + 4
+
+
+def test_show_tells_all_about_a_job(mirab: Mirab, three: Double) -> None:
+    out = mirab("show", "8").out
+    assert "bob for blue" in out
+    assert "PENDING (Resources)" in out
+    assert "needs 1 node with 8 free GPUs; 0 are" in out
+    assert "minimum runtime 15:00" in out
+    assert json.loads(mirab("show", "8", "--json").out)["jobs"][0]["id"] == "8"
+
+
+def test_show_tells_attempts_and_what_runs(mirab: Mirab, double: Double) -> None:
+    run = {
+        "id": "7.1", "attempt": 1, "node_names": ["n0"], "gpus": 8, "decided_at": "2026-03-01T12:00:00Z",
+        "started_at": "2026-03-01T12:00:01Z", "ended_at": "2026-03-01T13:00:00Z", "outcome": "PREEMPTED",
+        "exit_code": 143, "lost_s": 60,
+    }  # fmt: skip
+    spec = {
+        "argv": ["python", "train.py"], "script": "", "cwd": "/home/ann", "output": "mirab-%j.out", "error": "",
+        "signal": "USR1", "grace_s": 120, "dependency": "",
+    }  # fmt: skip
+    double.special = lambda asked: Answer({**job("7", preemptions=1, lost_s=60), "runs": [run], "spec": spec})
+    out = mirab("show", "7").out
+    assert "python train.py" in out
+    assert "SIGUSR1 2 min before a stop" in out
+    assert "1 time, 60 s lost" in out or "1 time, 1 min lost" in out
+    assert "PREEMPTED" in out
+
+
+ACCOUNTS = [
+    {"path": "red", "share": 0.6, "used_h": 12.0, "owed_h": 20.0, "delivered_h": 12.0, "entitled_h": 40.0,
+     "committed_h": 3.0, "debt_h": 8.0, "ratio": 0.375, "running_gpus": 8, "waiting_jobs": 2, "waiting_gpus": 16,
+     "users": [{"user": "ann", "used_h": 12.0, "committed_h": 3.0, "running_gpus": 8, "waiting_jobs": 2}]},
+    {"path": "red/a", "share": 0.6, "used_h": 12.0, "owed_h": None, "delivered_h": None, "entitled_h": 0.0,
+     "committed_h": 3.0, "debt_h": None, "ratio": None, "running_gpus": 8, "waiting_jobs": 2, "waiting_gpus": 16,
+     "users": []},
+]  # fmt: skip
+
+
+def test_share_is_a_tree(mirab: Mirab, double: Double) -> None:
+    double.special = lambda asked: Answer({"accounts": ACCOUNTS})
+    lines = mirab("share", "red", "--users").out.splitlines()
+    assert double.asked[-1].path == "/share/red"
+    assert lines[0].split()[:4] == ["ACCOUNT", "SHARE", "USED_H", "OWED_H"]
+    assert lines[1].split() == ["red", "60.0", "%", "12", "20", "12", "8.0", "0.38", "8", "2", "16"]
+    assert lines[2].split()[0] == "(ann)"
+    assert lines[3].startswith("  a ")
+    assert json.loads(mirab("share", "--json").out)["accounts"] == ACCOUNTS
+
+
+def test_share_shows_its_formula_with_numbers(mirab: Mirab, double: Double) -> None:
+    double.special = lambda asked: Answer({"accounts": ACCOUNTS})
+    assert mirab("share", "--formula").out.splitlines() == [
+        "red: ratio = (used 12 h + committed 3.0 h) / entitled 40 h = 0.38, below its share: it is owed",
+        "red/a: ratio = (used 12 h + committed 3.0 h) / entitled 0 h: it has no share, so it goes after all others",
+    ]
+
+
+def test_squatters(mirab: Mirab, double: Double) -> None:
+    double.special = lambda asked: Answer({"runs": []})
+    assert mirab("squatters").err == "Nobody squats.\n"
+    run = {"job": "7", "run": "7.1", "user": "ann", "account": "red", "gpus": 8, "silent_s": 7200, "flag": "silent"}
+    double.special = lambda asked: Answer({"runs": [run]})
+    assert mirab("squatters").out.splitlines()[1].split() == ["7", "ann", "red", "8", "2", "h", "silent"]
+    assert json.loads(mirab("squatters", "--json").out) == {"runs": [run]}
+
+
+def test_logs_writes_the_bytes_as_they_are(mirab: Mirab, three: Double) -> None:
+    assert mirab("logs", "7").out == "hello\nworld\n"
+    assert three.asked[-1].query == {"stream": ["out"], "follow": ["0"], "offset": ["0"]}
+    assert mirab("logs", "-n", "1", "7").out == "world\n"
+    assert json.loads(mirab("logs", "--json", "7").out)["text"] == "hello\nworld\n"
+    assert mirab("logs", "99").code == 3
+    assert mirab("logs", "-f", "-n", "1", "7").code == 2
+
+
+def test_following_goes_on_where_it_broke_off(mirab: Mirab, three: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = iter([Answer(pieces=[b"one\n"], break_off=True), Answer(pieces=[b"two\n"])])
+
+    def breaking(asked: Asked) -> Answer | None:
+        return next(pieces) if asked.path.endswith("/output") else None
+
+    three.special = breaking
+    assert mirab("logs", "-f", "7").out == "one\ntwo\n"
+    assert [each.query["offset"] for each in three.asked if each.path.endswith("/output")] == [["0"], ["4"]]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5])
+def test_the_last_lines(number: int) -> None:
+    chunks = [b"a\nb", b"b\n", b"c"]
+    assert b"".join(last_lines(iter(chunks), number)) == b"".join([b"a\n", b"bb\n", b"c"][3 - min(number, 3) :])
+
+
+def test_await_exits_with_the_highest_code(mirab: Mirab, three: Double) -> None:
+    three.jobs["10"] = job("10", state="FAILED", exit_code=5)
+    three.jobs["11"] = job("11", state="CANCELLED")
+    assert mirab("await", "9").code == 0
+    assert mirab("await", "9", "10", "11").code == 5
+    said = mirab("await", "11")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("Job 11 ended: CANCELLED")
+    assert json.loads(mirab("await", "9", "--json").out)["jobs"][0]["id"] == "9"
+
+
+def test_await_gives_up_after_its_time(mirab: Mirab, three: Double) -> None:
+    said = mirab("await", "7", "--timeout", "10ms")
+    assert said.code == 7
+    assert said.sentence == "mirab: job 7 is still RUNNING: wait longer, or look with `mirab ls 7`."
+    assert mirab("await", "7", "--timeout", "10").code == 2
+
+
+def test_an_arrays_id_stands_for_its_tasks(mirab: Mirab, double: Double) -> None:
+    double.jobs = {
+        f"12_{task}": job(f"12_{task}", array_job="12", array_task=task, state="FAILED", exit_code=task)
+        for task in (1, 2)
+    }
+    assert mirab("await", "12").code == 2
+    assert mirab("await", "12_[1-2]").code == 2
+    assert mirab("await", "12_1").code == 1
+
+
+def test_ids_and_states_as_typed() -> None:
+    assert parse_ids(["7,8", "12_3", "12_[0-2,5]"]) == ["7", "8", "12_3", "12_0", "12_1", "12_2", "12_5"]
+    for odd in ("x", "12_", "12_[9-1]", "../1", ""):
+        with pytest.raises(InvalidError):
+            parse_ids([odd])
+    assert parse_states("pd,running") == ["PENDING", "RUNNING"]
+
+
+def test_node_names_fold_and_unfold() -> None:
+    names = ["n000", "n001", "n003", "n10", "login", "g1", "g2"]
+    assert folded(names) == "n[000-001,003],n10,login,g[1-2]"
+    assert unfolded([folded(names)]) == names
+    assert folded(["n7"]) == "n7"
+    assert folded(["a1", "b1"]) == "a1,b1"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(mirab: Mirab, shell: str) -> None:
+    said = mirab("completion", shell)
+    assert said.code == 0
+    assert "_MIRAB_COMPLETE" in said.out
+
+
+def test_the_shell_gets_the_names_of_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    import click
+
+    from mirab.cli.main import cli
+
+    found = cli.shell_complete(click.Context(cli), "sq")
+    assert [item.value for item in found] == ["squatters"]
