@@ -39,12 +39,15 @@ class Draft:
         job = WorkloadId(number)
         if self.array is None:
             return [(replace(self.workload, id=job), replace(self.spec, workload_id=job))]
-        return [self._task(job, task, self.array.limit) for task in self.array.tasks]
+        after = len(self.array.tasks)
+        return [self._task(job, self.array, place - after + 1) for place in range(after)]
 
-    def _task(self, array: WorkloadId, task: int, limit: int) -> tuple[Workload, JobSpec]:
-        name = task_id(array, task)
-        spec = replace(self.spec, workload_id=name, array_job=array, array_task=task, array_limit=limit)
-        return replace(self.workload, id=name), spec
+    def _task(self, job: WorkloadId, array: ArraySpec, place: int) -> tuple[Workload, JobSpec]:
+        """The tasks are a millisecond apart, the last one at `place` 0, so that they keep their order in the queue."""
+        task = array.tasks[place - 1]
+        name = task_id(job, task)
+        spec = replace(self.spec, workload_id=name, array_job=job, array_task=task, array_limit=array.limit)
+        return replace(self.workload, id=name, submitted_at=self.workload.submitted_at + place), spec
 
 
 def judged(ask: Ask, who: Principal, run_as: tuple[int | None, int | None], state: State, now: Instant,
@@ -127,7 +130,7 @@ def account_for(text: str, who: Principal, state: State) -> AccountPath:
         DeskError: it does not exist or takes no work (the nearest is named), or they may not submit for it.
     """
     account = AccountPath(text or _only_account(who))
-    if not state.is_open(account) and state.policy.unknown_accounts != "zero":
+    if is_closed(state, account) or (not state.is_open(account) and state.policy.unknown_accounts != "zero"):
         raise _unknown(account, who, state)
     if not _is_path(account):
         raise invalid(f"{account!r} is not an account: write program/project")
@@ -135,6 +138,13 @@ def account_for(text: str, who: Principal, state: State) -> AccountPath:
         yours = ", ".join(_accounts_of(who)) or "none"
         raise denied(f"{who.user} may not submit for {account} (may for: {yours}): ask its manager for access")
     return account
+
+
+def is_closed(state: State, account: AccountPath) -> bool:
+    """Whether the budgets say of it, or of an account above it, that it takes no new work."""
+    names = account.split("/")
+    above = (state.budgets.find("/".join(names[: depth + 1])) for depth in range(len(names)))
+    return any(budget is not None and budget.closed for budget in above)
 
 
 def _is_path(account: str) -> bool:
@@ -154,7 +164,7 @@ def _only_account(who: Principal) -> str:
 
 
 def _unknown(account: AccountPath, who: Principal, state: State) -> DeskError:
-    known = [str(path) for path in state.open_accounts]
+    known = [str(path) for path in state.open_accounts if not is_closed(state, path)]
     close = get_close_matches(account, [path for path in known if who.may("job.submit", path)], 1, 0.5)
     close = close or get_close_matches(account, known, 1, 0.5)
     hint = f"did you mean {close[0]}?" if close else "`mirab share` lists those that there are"

@@ -34,6 +34,8 @@ from mirab.service.desk.submission import Draft, judged
 from mirab.service.inbox import Entry
 from mirab.study import words
 
+REHEARSED = WorkloadId("9" * 18)
+"""The number of a job in a dry run: behind all others."""
 LIVE = (JobState.PENDING, JobState.RUNNING, JobState.COMPLETING)
 
 
@@ -138,7 +140,7 @@ class Submissions:
     def rehearse(self, who: Principal, request: Any, state: State, now: Instant) -> Accepted:
         """The same on a copy of the state, without a number and without a trace."""
         ask = read_form(SubmitForm.of(request), self._office.limits)
-        return self._accepted(ask, who, (None, None), state, now, lambda: WorkloadId("0"))
+        return self._accepted(ask, who, (None, None), state, now, lambda: REHEARSED)
 
     # --- dependencies -----------------------------------------------------------------------------------------------
     def _resolved(self, ask: Ask, who: Principal) -> tuple[Dependency, ...]:
