@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mirab.core.state import State
 from mirab.model.accounts import Budgets
-from mirab.model.events import ActionRefused, BudgetsChanged, Event, NodeUp, RunEnded
+from mirab.model.events import ActionRefused, BudgetsChanged, Event, NodeUp, RunEnded, RunStarted
 from mirab.model.plans import Action, Cancel, Drain, Plan, Preempt, Repair, Resume, Start
 from mirab.model.units import NodeName, RunId
 
@@ -26,17 +26,18 @@ class Intents:
     """The actions whose outcome is not known yet: an engine that lost its memory, or never heard, is told them again.
 
     Attributes:
-        starts: of every run that has not ended, running or not.
+        starts: of every run that has not ended, running or not; begun: those of them that are known to run.
         stops: of every run that was told to stop and has not ended.
         nodes: the last action for each node that is not simply up.
         last: the actions of the last plan, of every kind: the crash may have come before they were applied.
         filed: the budgets that the cluster file stated last; None = those that the ledger began with.
     """
 
-    __slots__ = ("filed", "last", "nodes", "starts", "stops")
+    __slots__ = ("begun", "filed", "last", "nodes", "starts", "stops")
 
     def __init__(self) -> None:
         self.starts: dict[RunId, Start] = {}
+        self.begun: dict[RunId, None] = {}
         self.stops: dict[RunId, Preempt | Cancel] = {}
         self.nodes: dict[NodeName, Drain | Repair] = {}
         self.last: tuple[Action, ...] = ()
@@ -51,7 +52,10 @@ class Intents:
         self.last = plan.actions
 
     def _hear(self, fact: Event) -> None:
-        if isinstance(fact, RunEnded):
+        if isinstance(fact, RunStarted):
+            if fact.run_id in self.starts:
+                self.begun[fact.run_id] = None
+        elif isinstance(fact, RunEnded):
             self._forget(fact.run_id)
         elif isinstance(fact, ActionRefused):
             if fact.action == "start":
@@ -65,6 +69,7 @@ class Intents:
 
     def _forget(self, run_id: RunId) -> None:
         self.starts.pop(run_id, None)
+        self.begun.pop(run_id, None)
         self.stops.pop(run_id, None)
 
     def _mean(self, action: Action) -> None:
@@ -78,7 +83,10 @@ class Intents:
             self.nodes.pop(action.node, None)
 
     def outstanding(self) -> Iterator[Action]:
-        """What to submit again after a restart, each once: starts, stops, nodes, and the rest of the last plan."""
-        told: dict[Action, None] = dict.fromkeys((*self.starts.values(), *self.stops.values(), *self.nodes.values()))
-        told.update(dict.fromkeys(self.last))
+        """What to submit again after a restart, each once: starts, stops, nodes, and the rest of the last plan.
+
+        Runs that had begun are not started again: an engine that cannot find one says how it ended.
+        """
+        starts = [start for run_id, start in self.starts.items() if run_id not in self.begun]
+        told: dict[Action, None] = dict.fromkeys((*starts, *self.stops.values(), *self.nodes.values(), *self.last))
         yield from told

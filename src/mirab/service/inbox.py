@@ -107,12 +107,7 @@ class Inbox:
             UnknownOutcomeError: it is under way, and was not recorded in time.
             Exception: what `build` raised.
         """
-        request = Request(build)
-        with self._lock:
-            if self._closed:
-                raise UnavailableError(self._closed)
-            self._waiting.append(request)
-        self._bell.ring()
+        request = self.post(build)
         try:
             return request.answer.result(timeout)
         except FutureTimeoutError as error:
@@ -125,6 +120,20 @@ class Inbox:
             raise UnknownOutcomeError(
                 f"not recorded within {timeout:g} s, and it may still be: look before you repeat it"
             ) from error
+
+    def post(self, build: Build) -> Request:
+        """Put it in and do not wait: its answer comes later.
+
+        Raises:
+            UnavailableError: nothing is taken in any more.
+        """
+        request = Request(build)
+        with self._lock:
+            if self._closed:
+                raise UnavailableError(self._closed)
+            self._waiting.append(request)
+        self._bell.ring()
+        return request
 
     def _withdraw(self, request: Request) -> bool:
         with self._lock:

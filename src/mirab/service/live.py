@@ -46,6 +46,7 @@ class Pulse:
         decided_at: instant of the last recorded decision; seq: its number in the journal.
         store_trouble, engine_trouble: what is wrong now; "" = nothing.
         failed: why it stopped for good; "" = it did not.
+        folding: the fact that it could not take in, if that is why.
     """
 
     running: bool = False
@@ -54,6 +55,7 @@ class Pulse:
     store_trouble: str = ""
     engine_trouble: str = ""
     failed: str = ""
+    folding: str = ""
 
     @property
     def ready(self) -> bool:

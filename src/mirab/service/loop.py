@@ -20,6 +20,7 @@ from mirab.model.records import Write
 from mirab.model.units import SECOND, Instant
 from mirab.service.inbox import Request, UnavailableError
 from mirab.service.live import Live
+from mirab.store import StoreError
 
 COALESCE = 0.05
 """Seconds between two decisions at least: what arrives meanwhile is decided, and written to disk, together."""
@@ -260,13 +261,17 @@ class Decider:
 
     def _failure(self, error: BaseException) -> str:
         """What is told to everybody who asks from now on. The state is half changed: nobody may see it."""
-        after = self.live.pulse.seq
+        pulse = self.live.pulse
+        if isinstance(error, StoreError):
+            log.critical("decider.stopped", error=str(error), after_record=pulse.seq)
+            return str(error)
+        pulse.folding = repr(self.feed.last) if self.feed.last is not None else ""
         what = f"{type(error).__name__}: {error}"
         log.critical(
             "decider.failed",
             error=what,
-            after_record=after,
-            while_folding=repr(self.feed.last) if self.feed.last is not None else "",
+            after_record=pulse.seq,
+            while_folding=pulse.folding,
             traceback="".join(traceback.format_exception(error)),
         )
-        return f"the scheduler stopped after record {after} of its journal: {what}"
+        return f"the scheduler stopped after record {pulse.seq} of its journal: {what}"

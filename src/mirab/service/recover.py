@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +17,8 @@ from mirab.model.codec import decode, encode
 from mirab.model.events import BudgetsChanged, ClusterChanged, Event, PolicyChanged
 from mirab.model.plans import Plan
 from mirab.model.policy import Policy
-from mirab.model.resources import Cluster, extends
-from mirab.model.units import Instant
+from mirab.model.resources import Cluster, Pool, extends
+from mirab.model.units import Instant, NodeName
 from mirab.service.snapshot import SnapshotError, fingerprint, freeze, thaw
 
 CRASHES = "crashes.json"
@@ -45,11 +45,15 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the settings of this start say; None = nothing, what the ledger has goes on."""
+    """What the settings of this start say; None = nothing, what the ledger has goes on.
+
+    `detected`: the cluster is what this machine has, and its nodes are named after it (which a container changes).
+    """
 
     cluster: Cluster | None = None
     budgets: Budgets | None = None
     policy: Policy | None = None
+    detected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def _changes(state: State, intents: Intents, wanted: Wanted, began: Beginning) -
     Budgets that were decided over the API since the file was last read stay in force as long as nobody edits the file.
     """
     now = state.now
-    if wanted.cluster is not None and wanted.cluster != state.cluster:
+    if wanted.cluster is not None and not _same_cluster(wanted, state.cluster):
         wrong = extends(wanted.cluster, state.cluster)
         if wrong:
             raise RecoverError(
@@ -191,6 +195,16 @@ def _changes(state: State, intents: Intents, wanted: Wanted, began: Beginning) -
     filed = intents.filed or began.budgets
     if wanted.budgets is not None and wanted.budgets != filed:
         yield BudgetsChanged(now, wanted.budgets, FILE, "the cluster file was changed since the last start")
+
+
+def _same_cluster(wanted: Wanted, known: Cluster) -> bool:
+    """Whether it is the ledger's cluster; one that was detected may have got another name."""
+    return wanted.cluster == known or (wanted.detected and _nameless(wanted.cluster) == _nameless(known))
+
+
+def _nameless(cluster: Cluster | None) -> list[Pool]:
+    pools = cluster.pools if cluster is not None else ()
+    return [replace(pool, nodes=tuple(NodeName("") for _ in pool.nodes), memory_mib_per_node=0) for pool in pools]
 
 
 # --- ends for the same reason ----------------------------------------------------------------------------------------
@@ -218,5 +232,6 @@ def crash_advice(count: int, seq: int, fact: str) -> str:
     cause = f" It fails on this fact: {fact}." if fact else ""
     return (
         f"mirab has stopped {count} times after record {seq} for the same reason.{cause} Runs go on without it. "
-        "Save the store with `mirab db backup FILE`, install the version that ran before, and report the fault with these lines"
+        "Save the store with `mirab db backup FILE`, install the version that ran before, and report the fault with "
+        "these lines"
     )

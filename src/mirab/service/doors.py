@@ -1,0 +1,133 @@
+"""Opening the doors: who may come in, where, and what is said when the service is there."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from mirab.model.resources import Cluster
+from mirab.model.units import format_share
+from mirab.service.api.app import create_app
+from mirab.service.api.parts import Parts
+from mirab.service.api.ports import ApiSettings
+from mirab.service.api.server import ApiServer, address_of, listening, names_of_this_host
+from mirab.service.auth.authenticate import Authenticator, LocalUsers
+from mirab.service.auth.tokens import first_admin_token, is_local, valid
+from mirab.service.config import ConfigError, ServeConfig
+from mirab.service.runtime import LiveEngine, Service
+from mirab.service.views import Views
+from mirab.store import Store
+
+log = structlog.get_logger("mirab.serve")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where runs write, for the API."""
+
+    engine: LiveEngine
+    store: Store
+
+    def path(self, job_id: str, attempt: int, stream: str) -> Path | None:
+        return self.engine.output_path(job_id, attempt or None, stream)
+
+    def owner(self, job_id: str) -> int:
+        spec = self.store.spec(job_id)
+        return os.geteuid() if spec is None or spec.uid is None else spec.uid
+
+
+def open_doors(service: Service, say: Say) -> None:
+    """Serve until a signal or a failure says stop, then take everything apart.
+
+    Raises:
+        ConfigError: nobody could come in.
+        ListenError: an address cannot be used.
+    """
+    config = service.config
+    try:
+        token = first_admin_token(service.store, service.live.now())
+        check_doors(config, service.store, service.live.now())
+        tcp = (config.host, config.port) if config.host is not None else None
+        with listening(tcp, config.socket) as listeners:
+            server = ApiServer(create_app(parts_of(service)), listeners)
+            service.keeper.told = server.stop
+            service.start()
+            if service.live.pulse.failed:
+                return
+            addresses = [address_of(each) for each in listeners]
+            server.serve_until_stopped(lambda: _welcome(service, addresses, token, say))
+    finally:
+        notify("STOPPING=1")
+        service.stop()
+
+
+def check_doors(config: ServeConfig, store: Store, now: int) -> None:
+    """Raises ConfigError if there is no door, or one that other machines see and nobody has a key to."""
+    if config.host is None and config.socket is None:
+        raise ConfigError("--listen none and --socket none leave no way in: keep one")
+    keys = [row for row in store.tokens() if valid(row, now) and not is_local(row)]
+    if config.beyond_loopback and not keys:
+        raise ConfigError(
+            f"--listen {config.host}:{config.port} is open to other machines, and no valid token exists: start with "
+            "--listen on 127.0.0.1, make one with `mirab token create`, then open it"
+        )
+
+
+def parts_of(service: Service) -> Parts:
+    """What the API speaks for."""
+    config, live, store = service.config, service.live, service.store
+    names = tuple(names_of_this_host()) if config.beyond_loopback else ()
+    return Parts(
+        desk=service.desk,
+        views=Views(live, service.desk),
+        live=live,
+        store=store,
+        outputs=Outputs(service.engine, store),
+        auth=Authenticator(store, live.now, LocalUsers.of_this_process()),
+        trouble=lambda: live.pulse.why_not_ready,
+        metrics=service.metrics,
+        settings=ApiSettings(hosts=(*config.hosts, *names)),
+    )
+
+
+def _welcome(service: Service, addresses: Sequence[str], token: str | None, say: Say) -> None:
+    if service.recovered.first:
+        say(f"A new ledger in {service.store.name}: {describe_cluster(service.live.cluster)}; accounts: "
+            f"{describe_accounts(service)}.")  # fmt: skip
+    if token is not None:
+        say(f"Token of the administrator, shown this once: {token}")
+        say("Keep it in ~/.config/mirab/token (mode 600) of who needs it; over the socket you need none.")
+    say(f"mirab serves on {' and '.join(addresses)}; Ctrl-C stops it, and what runs goes on.")
+    log.info("serving", addresses=list(addresses), **service.config.described())
+    notify("READY=1")
+
+
+def describe_cluster(cluster: Cluster) -> str:
+    """``8 GPUs on 1 node, 16 cores on 1 node``."""
+    return ", ".join(
+        f"{pool.slots} {'GPUs' if pool.gpus_per_node else 'cores'} on {len(pool.nodes)} "
+        f"{'node' if len(pool.nodes) == 1 else 'nodes'}"
+        for pool in cluster.pools
+    )
+
+
+def describe_accounts(service: Service) -> str:
+    roots = service.live.state.budgets.roots
+    return ", ".join(f"{budget.name} {format_share(budget.share)}" for budget in roots[:8])
+
+
+def notify(message: str) -> None:
+    """Tell systemd, if it started this (``Type=notify``)."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
+        speaking.sendto(message.encode(), "\0" + address[1:] if address.startswith("@") else address)

@@ -1,0 +1,242 @@
+"""The parts of the service put together, and taken apart again in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from mirab.backends.null import NullBackend
+from mirab.control.recover import FILE
+from mirab.core.state import State
+from mirab.model.events import BudgetsChanged, ClusterChanged, Event
+from mirab.model.plans import Plan
+from mirab.model.records import AuditEntry
+from mirab.model.units import DAY, HOUR, Instant, RunId
+from mirab.service.clock import LiveClock
+from mirab.service.config import ServeConfig
+from mirab.service.inbox import Entry, Request
+from mirab.service.live import Live
+from mirab.service.logs import log_decision
+from mirab.service.loop import Decider, Engine, Timing
+from mirab.service.metrics import Metrics
+from mirab.service.recover import Recovered, RecoverError, crash_advice, note_crash, recover, take_snapshot
+from mirab.service.setup import approvals, defaults, wanted_of
+from mirab.store import LostLeadError, Store, StoreError, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mirab.model.plans import Start
+
+LEAD_PATIENCE = 10.0
+"""Seconds to wait for another service on the same store to end, as at a restart."""
+FIRST_CYCLE = 60.0
+SNAPSHOT_RECORDS = 5_000
+SNAPSHOT_PAUSE = 600.0
+"""A snapshot at most so often, in seconds, and only after so many records."""
+REPLIES_KEPT = DAY
+"""How long the answer to a request with an Idempotency-Key can be had again."""
+
+log = structlog.get_logger("mirab.serve")
+
+
+class LiveEngine(Engine, Protocol):
+    """A backend as the service drives it, from its beginning to its end."""
+
+    def adopt(self, expected: Mapping[RunId, Start], started: Iterable[RunId] = ()) -> None:
+        """Once, before the first cycle: find the runs that the state believes in."""
+
+    def close(self) -> None:
+        """Stop watching; the runs go on."""
+
+    def output_path(self, workload_id: Any, attempt: int | None = None, stream: str = "out") -> Path | None:
+        """The file that an attempt writes."""
+
+
+@dataclass(eq=False)
+class Service:
+    """Everything but the doors: a decider that decides, on a store that this process leads."""
+
+    config: ServeConfig
+    store: Store
+    live: Live
+    engine: LiveEngine
+    decider: Decider
+    metrics: Metrics
+    keeper: Keeper
+    recovered: Recovered
+    desk: Any
+
+    def start(self) -> None:
+        """Tell the engine what it has to know, take in what the settings changed, and begin to decide.
+
+        Raises:
+            RecoverError: the first decision failed; the message says why.
+        """
+        intents = self.live.intents
+        self.engine.adopt(dict(intents.starts), tuple(intents.begun))
+        for action in intents.outstanding():
+            self.decider.feed.submit(action)
+        changes = self.live.inbox.post(self._changes)
+        self.decider.start()
+        self._await(changes)
+
+    def _changes(self, state: State, now: Instant) -> Entry:
+        facts = tuple(replace(fact, at=now) for fact in self.recovered.changes)
+        return Entry(facts, tuple(_audited(fact, state, now) for fact in facts))
+
+    def _await(self, first: Request) -> None:
+        try:
+            first.answer.result(FIRST_CYCLE)
+        except FutureTimeoutError:
+            log.warning("start.slow", hint=self.live.pulse.store_trouble or "the first decision takes long")
+        except Exception as error:
+            raise RecoverError(str(error)) from error
+
+    def stop(self, patience: float = 10.0) -> None:
+        """Finish the cycle, answer what waits, let go of everything. Runs go on."""
+        self.live.stopping.set()
+        if self.decider.stop(patience) and not self.live.pulse.failed:
+            self.keeper.last()
+        self.engine.close()
+        self.store.dispose()
+        log.info("stopped", seq=self.live.pulse.seq, runs_going_on=len(self.live.state.runs))
+
+    @property
+    def exit_code(self) -> int:
+        """0, or why it ended by itself: 5 = another service leads, 1 = a fault."""
+        if not self.live.pulse.failed:
+            return 0
+        return 5 if isinstance(self.keeper.ended_by, LostLeadError) else 1
+
+
+@dataclass(eq=False)
+class Keeper:
+    """What is done between two cycles: snapshots, forgetting old replies, and the last words of a decider."""
+
+    live: Live
+    folder: Path
+    seen: int
+    told: Callable[[], None] = lambda: None
+    ended_by: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self._at = monotonic()
+        self._forgot_at: Instant = 0
+
+    def after(self, seq: int, facts: Sequence[Event], plan: Plan, timing: Timing) -> None:
+        log_decision(seq, facts, plan)
+        if seq - self.seen >= SNAPSHOT_RECORDS and monotonic() - self._at >= SNAPSHOT_PAUSE:
+            self.snapshot()
+        if plan.at - self._forgot_at >= HOUR:
+            self._forgot_at = plan.at
+            self._safely("replies", lambda: self.live.store.forget_replies(plan.at - REPLIES_KEPT))
+
+    def snapshot(self) -> None:
+        """In the decider's thread, or after its end."""
+        seq = self.live.pulse.seq
+        self.seen, self._at = seq, monotonic()
+        self._safely("snapshot", lambda: take_snapshot(self.live.store, self.live.state, self.live.intents, seq))
+
+    def last(self) -> None:
+        """Before a graceful end: the next start is quick."""
+        if self.live.pulse.seq > self.seen:
+            self.snapshot()
+
+    def _safely(self, what: str, work: Callable[[], object]) -> None:
+        """Neither is worth a stop: a snapshot only saves time."""
+        try:
+            work()
+        except Exception as error:
+            log.warning("housekeeping.failed", what=what, error=f"{type(error).__name__}: {error}")
+
+    def ended(self, error: BaseException | None) -> None:
+        """The decider has ended; by itself if there is an error."""
+        self.ended_by = error
+        if error is not None and not isinstance(error, StoreError):
+            seq, what = self.live.pulse.seq, f"{type(error).__name__}: {error}"
+            advice = crash_advice(note_crash(self.folder, seq, what), seq, self.live.pulse.folding)
+            if advice:
+                log.critical("crashing.again_and_again", hint=advice)
+        self.told()
+
+
+def assemble(config: ServeConfig, wrap: Callable[[LiveEngine], LiveEngine] = lambda engine: engine) -> Service:
+    """Open the store, take the lead, rebuild the state. Nothing decides yet, and no door is open.
+
+    `wrap`: something to put between the loop and the engine, for tests that let the two lose sight of each other.
+
+    Raises:
+        ConfigError: a setting or a file cannot be used.
+        StoreError: the store cannot be used, or another service decides on it.
+        RecoverError: the state cannot be rebuilt, or not so as the settings want it.
+    """
+    wanted, file = wanted_of(config)
+    config.state_dir.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    store = open_store(config.db)
+    try:
+        epoch = store.lead(LEAD_PATIENCE)
+        clock = LiveClock(floor=store.last()[1])
+        begun = monotonic()
+        found = recover(store, wanted, defaults(wanted, clock.now()))
+        found.changes += approvals(file, found.state, clock.now())
+        log.info(
+            "recovered", epoch=epoch, seq=found.seq, replayed=found.replayed, jobs_waiting=len(found.state.pending),
+            runs=len(found.state.runs), seconds=round(monotonic() - begun, 3), store=store.name,
+        )  # fmt: skip
+        return _put_together(config, store, clock, found, wrap)
+    except BaseException:
+        store.dispose()
+        raise
+
+
+def _put_together(
+    config: ServeConfig, store: Store, clock: LiveClock, found: Recovered, wrap: Callable[[LiveEngine], LiveEngine]
+) -> Service:
+    from mirab.service.desk.desk import Desk
+
+    live = Live(store, found.state, clock, found.intents)
+    live.pulse.seq = found.seq
+    store.on_trouble = lambda text: _store_trouble(live, text)
+    engine = wrap(_engine(config, live, found))
+    metrics = Metrics(live)
+    keeper = Keeper(live, config.state_dir, seen=found.seq - found.replayed)
+
+    def after(seq: int, facts: Sequence[Event], plan: Plan, timing: Timing) -> None:
+        metrics.after_cycle(seq, facts, plan, timing)
+        keeper.after(seq, facts, plan, timing)
+
+    decider = Decider(live, engine, coalesce=config.coalesce, on_end=keeper.ended, after=after)
+    return Service(config, store, live, engine, decider, metrics, keeper, found, Desk(live))
+
+
+def _engine(config: ServeConfig, live: Live, found: Recovered) -> LiveEngine:
+    if config.backend == "null":
+        return NullBackend(live.store.spec, live.now, live.bell.ring)
+    from mirab.backends.local import LocalBackend
+
+    grown = [fact.cluster for fact in found.changes if isinstance(fact, ClusterChanged)]
+    cluster = grown[-1] if grown else found.state.cluster
+    return LocalBackend(config.state_dir, cluster, live.store.spec, live.now, live.bell.ring)
+
+
+def _store_trouble(live: Live, text: str) -> None:
+    live.pulse.store_trouble = text
+    if text:
+        log.error("store.trouble", error=text, hint="nothing is decided until it is over; runs go on")
+    else:
+        log.info("store.well_again")
+
+
+def _audited(fact: Event, state: State, now: Instant) -> AuditEntry:
+    """A change by the settings, as the audit log tells it."""
+    before = repr(state.budgets) if isinstance(fact, BudgetsChanged) else ""
+    what = type(fact).__name__
+    return AuditEntry(now, FILE, "start of the service", what, "", before[:2_000], repr(fact)[:2_000])
