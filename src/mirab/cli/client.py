@@ -108,6 +108,7 @@ class Client:
         self.address = address
         self.token = token
         self.patience = patience
+        self.dated: tuple[str, float] | None = None
         self._connection: HTTPConnection | None = None
 
     def __enter__(self) -> Client:
@@ -157,6 +158,18 @@ class Client:
             raise LostError(str(error)) from error
         finally:
             self.close()
+
+    def clock_skew(self) -> float | None:
+        """Seconds that the server's clock was ahead of ours at its last answer, to a second; None = it did not say."""
+        from email.utils import parsedate_to_datetime
+
+        if self.dated is None:
+            return None
+        date, then = self.dated
+        try:
+            return parsedate_to_datetime(date).timestamp() + 0.5 - then
+        except ValueError:
+            return None
 
     def _open_stream(self, request: Request) -> HTTPResponse:
         response = self._answered(request, ANSWER_S)
@@ -215,6 +228,8 @@ class Client:
             raise _too_late(self.address, timeout) from error
         except (OSError, HTTPException) as error:
             raise LostError(str(error) or type(error).__name__) from error
+        if date := response.getheader("Date"):
+            self.dated = date, time.time()
         if response.status >= 300:
             raise _problem(response, self.address)
         return response

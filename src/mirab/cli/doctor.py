@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 import click
 
+from mirab.cli.connection import JSON_OPTION, SERVER_OPTION
 from mirab.cli.exits import Exit
 from mirab.cli.output import emit, to_json
 
+LIBRARIES = ("click", "rich", "ruamel.yaml", "jinja2", "fastapi", "uvicorn", "sqlalchemy", "alembic", "psutil")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox")
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@JSON_OPTION
+@SERVER_OPTION
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
-    """Check this installation: Python, libraries, the bundled log, cores and memory. Exit 1 if something lacks."""
-    checks = look()
+def command(ctx: click.Context, as_json: bool, server: str | None) -> None:
+    """Check this installation, this machine and the service: exit 1 if something lacks.
+
+    Of a service: whether one answers, which, its clock, and your rights there. Of the machine: GPUs, and whether the
+    state folder can hold a store.
+    """
+    from mirab.cli.doctorlive import look_at_machine, look_at_service
+
+    checks = [*look(), *look_at_machine(), *look_at_service(server or os.environ.get("MIRAB_SERVER"))]
     if as_json:
         emit(to_json(checks))
     else:
@@ -30,15 +40,13 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 def look() -> list[dict[str, Any]]:
     """Each check: what, whether it is well, and what was found or what to do."""
-    import os
-
     from mirab import __version__
     from mirab.cli.demo import bundled
 
     return [
         _check("mirab", True, f"{__version__}, in {os.path.dirname(os.path.dirname(__file__))}"),
         _check("python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or later is needed)"),
-        *(_library(name) for name in ("click", "rich", "ruamel.yaml", "jinja2")),
+        *(_library(name) for name in LIBRARIES),
         _check("bundled log", bundled("philly-2017-10.csv.gz").is_file(), os.fspath(bundled("philly-2017-10.csv.gz"))),
         _check("cores", True, f"{len(os.sched_getaffinity(0))} for `mirab sweep`"),
         _check("memory", True, _memory()),
@@ -60,8 +68,6 @@ def _library(name: str) -> dict[str, Any]:
 
 
 def _memory() -> str:
-    import os
-
     return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
 
 

@@ -42,6 +42,12 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("node", "Nodes: ls, drain, resume, report."),
         ("db", "The service's store: migrate, backup, restore, check."),
     ),
+    "Serve": (
+        ("serve", "Share out this machine: the live service."),
+        ("db", "Its store: migrate, backup, restore, check."),
+        ("token", "Who may do what: create, ls, revoke."),
+        ("audit", "Who changed what, and why."),
+    ),
     "Decide about budgets": (("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert."),),
     "Replay a log": (
         ("demo", "Replay a bundled real log under two policies, and compare."),

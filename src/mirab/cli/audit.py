@@ -1,0 +1,67 @@
+"""`mirab audit`: who changed what, when, from where, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mirab.cli.client import Client
+from mirab.cli.clock import near
+from mirab.cli.connection import JSON_OPTION, connected
+from mirab.cli.grid import Column, table, terminal_width
+from mirab.cli.output import emit, to_json
+
+COLUMNS = (
+    Column("AT"),
+    Column("WHO", least=6),
+    Column("FROM", least=8),
+    Column("ACTION", least=8),
+    Column("TARGET", least=8),
+    Column("BEFORE", least=8),
+    Column("AFTER", least=8),
+    Column("WHY", least=12),
+)
+PAGE = 1_000
+
+
+@click.command()
+@click.option("--target", metavar="NAME", help="Only about this job, node, account or token.")
+@click.option("--user", "-u", metavar="NAME", help="Only what this user did.")
+@click.option(
+    "--limit",
+    "-n",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="At most so many, the newest.",
+)
+@JSON_OPTION
+@connected
+def command(client: Client, target: str | None, user: str | None, limit: int, as_json: bool) -> None:
+    """Show every change that somebody made, the newest first; for operators and admins."""
+    entries = _entries(client, {"target": target, "user": user}, limit)
+    if as_json:
+        emit(to_json({"entries": entries}))
+    else:
+        emit(table(COLUMNS, [_row(entry) for entry in entries], terminal_width()))
+
+
+def _entries(client: Client, query: dict[str, object], limit: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while len(found) < limit:
+        page = client.get("/audit", {**query, "limit": min(PAGE, limit - len(found)), "cursor": cursor})
+        found += page["entries"]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    return found
+
+
+def _row(entry: dict[str, Any]) -> list[str]:
+    return [
+        near(entry["at"]),
+        *(entry[name] for name in ("who", "origin", "action", "target", "before", "after", "why")),
+    ]
