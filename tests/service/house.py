@@ -11,7 +11,7 @@ from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import Event, Outcome, RunEnded, RunStarted
 from mirab.model.plans import Action, Cancel, Plan, Preempt, Start
 from mirab.model.policy import Policy
-from mirab.model.records import Grant, JobRow, Write
+from mirab.model.records import AuditEntry, Grant, JobRow, Write
 from mirab.model.resources import Cluster, Pool
 from mirab.model.units import WHOLE, Duration, Instant, NodeName, RunId
 from mirab.service.auth.principal import Principal
@@ -189,6 +189,10 @@ class Bench:
         found: JobRow | None = self.store.job(workload)
         assert found is not None
         return found
+
+    def audit(self, **which: Any) -> list[AuditEntry]:
+        entries: list[AuditEntry] = self.store.audit(**which)[0]
+        return entries
 
     def states(self) -> dict[str, str]:
         rows, _ = self.store.jobs(limit=10_000)

@@ -1,4 +1,4 @@
-"""Submitting: what is accepted as asked, what is accepted otherwise and says so, and what is refused with a sentence."""
+"""Submitting: what is accepted as asked, what is accepted otherwise and says so, what is refused with a sentence."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_form_takes_any_request_with_its_fields() -> None:
     request = SubmitRequest(account="llm", argv=["true"], gpus_per_node=2, progress="30m")
     made = SubmitForm.of(request)
     assert (made.account, list(made.argv), made.gpus_per_node, made.progress) == ("llm", ["true"], 2, "30m")
-    assert set(SubmitRequest.model_fields) == {name for name in SubmitForm.__dataclass_fields__}
+    assert set(SubmitRequest.model_fields) == set(SubmitForm.__dataclass_fields__)
 
 
 def test_a_service_of_root_runs_nobodys_job_as_root(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ class Pulse:
 class Live:
     """State, lock, inbox and listeners. Only the decider changes the state; everybody else reads it or sends commands.
 
+    `news`: the facts of the cycle under way, for sources; they are folded and not recorded yet.
     `stopping` is set when the service is to end: whoever streams or polls for long leaves then.
     """
 
@@ -89,6 +90,7 @@ class Live:
         self.inbox = Inbox(self.bell)
         self.timers: list[Timer] = []
         self.sources: list[Source] = []
+        self.news: list[Event] = []
         self._listeners: tuple[Listener, ...] = ()
         self._listening = Lock()
 

@@ -72,8 +72,10 @@ class Feed:
         """`last` is the fact that is being folded; None once all are."""
         self.taken.clear()
         self.writes.clear()
+        self.live.news.clear()
         for fact in self._everything():
             self.last = fact
+            self.live.news.append(fact)
             yield fact
         self.last = None
         self.told_at = perf_counter()

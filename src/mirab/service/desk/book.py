@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from mirab.core.state import State
-from mirab.model.events import ActionRefused, Event, Outcome, RunEnded, WorkloadCancelled, WorkloadHeld
+from mirab.model.events import ActionRefused, Event, RunEnded, WorkloadCancelled, WorkloadHeld
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import ArrayLimitReached, UnmetDependency
 from mirab.model.records import JobRow, JobSpec
@@ -54,7 +54,7 @@ class Book:
         arrays: by the id of the array.
         after: what each job waits for; dependents: who waits for a job or array.
         ended: jobs and arrays that may have ended since; stirred: arrays whose tasks may go on; launches: jobs whose
-            launch failed.
+            last launches may have failed before a crash.
     """
 
     def __init__(self, store: Store) -> None:
@@ -112,27 +112,23 @@ class Book:
     def hear(self, facts: Sequence[Event], plan: Plan) -> None:
         """A cycle was recorded."""
         for fact in facts:
-            if isinstance(fact, RunEnded):
-                self._gone(workload_of(fact.run_id), fact.outcome is Outcome.LAUNCH_FAILED)
-            elif isinstance(fact, ActionRefused) and fact.action == "start":
-                self._gone(workload_of(fact.run_id), True)
+            if isinstance(fact, RunEnded) or (isinstance(fact, ActionRefused) and fact.action == "start"):
+                self._gone(workload_of(fact.run_id))
             elif isinstance(fact, WorkloadCancelled):
-                self._gone(fact.workload_id, False)
+                self._gone(fact.workload_id)
             elif isinstance(fact, WorkloadHeld):
                 self._held(fact)
         for action in plan.actions:
             if isinstance(action, Reject):
-                self._gone(action.workload_id, False)
+                self._gone(action.workload_id)
 
-    def _gone(self, workload: WorkloadId, launch_failed: bool) -> None:
+    def _gone(self, workload: WorkloadId) -> None:
         """It may have ended, or be back in the queue: the followers find out which."""
         array = array_of(workload)
         if workload in self.dependents:
             self.ended[workload] = None
         if array is not None:
             self.stirred[array] = None
-        if launch_failed:
-            self.launches[workload] = None
         if workload in self.after:
             self.ended.update((dependency.job, None) for dependency in self.after[workload])
 

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from mirab.core.shares import REST
 from mirab.core.state import State
 from mirab.logs.budgetfile import budgets_from
 from mirab.logs.errors import LogError
@@ -28,6 +29,7 @@ from mirab.study.budgetedits import TermChange, difference, term_changes
 
 ANY_VERSION = "*"
 LARGEST = 4 << 20
+LONGEST_NAME = 128
 WORDS = ("owner", "review", "hypothesis", "outcome", "closed")
 
 
@@ -124,12 +126,23 @@ def read_budgets(given: Any) -> Budgets:
         inner = table.get("budgets")
         if len(table) == 1 and inner is not None and "share" not in inner.table("budgets"):
             entry = inner
-        return budgets_from(entry)
+        return checked(budgets_from(entry))
     except LogError as error:
         place = f"line {error.line}: " if isinstance(given, str) and error.line else ""
         raise invalid(f"{place}{error.what}" + (f": {error.remedy}" if error.remedy else "")) from None
     except (ValueError, RecursionError) as error:
         raise invalid(f"these are no budgets: {error}") from None
+
+
+def checked(budgets: Budgets) -> Budgets:
+    """The same tree, if its words can be shown and its names mean nothing else."""
+    for path, budget, _ in budgets.walk():
+        check_word("the name of an account", budget.name, LONGEST_NAME)
+        if budget.name == REST or budget.name != budget.name.strip():
+            raise invalid(f"{path!r} cannot be an account: '*' is what children leave, and spaces at the ends mislead")
+        for word in WORDS:
+            check_word(f"{word} of {path}", getattr(budget, word), BRIEF)
+    return budgets
 
 
 def successor(before: Budgets, wanted: Budgets, now: Instant) -> Budgets:

@@ -31,7 +31,7 @@ class Desk:
 
     def __init__(self, live: Live, *, limits: Limits = Limits(), run_as: RunAs = run_as) -> None:  # noqa: B008
         book = Book(live.store)
-        followers = Followers(book, live.store, limits.launches)
+        followers = Followers(book, live.store, live.news, limits.launches)
         office = Office(live, book, followers, limits, run_as)
         self._live = live
         self._submissions = Submissions(office)

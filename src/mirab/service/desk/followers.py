@@ -6,15 +6,23 @@ says where to look; after a crash it says everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mirab.core.state import State
-from mirab.model.events import Event, Outcome, WorkloadCancelled, WorkloadHeld, WorkloadReleased
+from mirab.model.events import (
+    ActionRefused,
+    Event,
+    Outcome,
+    RunEnded,
+    WorkloadCancelled,
+    WorkloadHeld,
+    WorkloadReleased,
+)
 from mirab.model.reasons import ArrayLimitReached, DependencyNeverSatisfied, LaunchesFailed, UnmetDependency
 from mirab.model.units import Instant, WorkloadId
 from mirab.service.desk.arrays import array_of
-from mirab.service.desk.book import Book, Tasks, array_limited
+from mirab.service.desk.book import Book, Tasks, array_limited, workload_of
 from mirab.service.desk.dependencies import Met, Standing, standing
 from mirab.service.desk.holding import hold_of, written
 
@@ -25,11 +33,12 @@ AT_ONCE: Instant = 0
 
 
 class Followers:
-    """A source of facts for the live service."""
+    """A source of facts for the live service. `news`: the facts of the cycle under way."""
 
-    def __init__(self, book: Book, store: Store, launches: int) -> None:
+    def __init__(self, book: Book, store: Store, news: Sequence[Event], launches: int) -> None:
         self._book = book
         self._store = store
+        self._news = news
         self._launches = launches
 
     def timer(self) -> Instant | None:
@@ -38,9 +47,11 @@ class Followers:
 
     def __call__(self, state: State, now: Instant) -> list[Event]:
         book = self._book
-        if not book.restless:
-            return []
         facts: list[Event] = []
+        for workload in launch_failures(self._news):
+            facts += self._give_up(state, workload, now, fresh=1)
+        if not book.restless:
+            return facts
         stirred, book.stirred = book.stirred, {}
         for array in stirred:
             tasks = book.prune(state, array)
@@ -52,7 +63,7 @@ class Followers:
                 facts += self._look_at(state, waiting, now)
         launches, book.launches = book.launches, {}
         for workload in launches:
-            facts += self._give_up(state, workload, now)
+            facts += self._give_up(state, workload, now, fresh=0)
         return facts
 
     # --- dependencies -----------------------------------------------------------------------------------------------
@@ -91,25 +102,36 @@ class Followers:
             yield WorkloadHeld(now, workload, written(ArrayLimitReached(tasks.limit)))
 
     # --- launches ---------------------------------------------------------------------------------------------------
-    def _give_up(self, state: State, workload: WorkloadId, now: Instant) -> Iterator[Event]:
-        """So many launches have failed in a row that its owner has to look."""
+    def _give_up(self, state: State, workload: WorkloadId, now: Instant, fresh: int) -> Iterator[Event]:
+        """So many launches have failed in a row that its owner has to look, before it is started once more.
+
+        `fresh`: how many of them are not recorded yet.
+        """
         pending = state.pending.get(workload)
         if pending is None or pending.attempt <= self._launches:
             return
-        failures = self.failures(workload)
+        failures = fresh + self._failures(workload, pending.attempt - 1 - fresh)
         if failures >= self._launches:
             yield WorkloadHeld(now, workload, written(LaunchesFailed(failures)))
 
-    def failures(self, workload: WorkloadId) -> int:
-        """How many of its last attempts could not be launched, since somebody released it."""
+    def _failures(self, workload: WorkloadId, last: int) -> int:
+        """How many attempts in a row up to this one could not be launched, since somebody released it."""
         spec = self._store.spec(workload)
-        forgiven = 0 if spec is None else spec.launches_forgiven
-        count = 0
-        for run in sorted(self._store.runs(workload), key=lambda run: -run.attempt):
-            if run.attempt <= forgiven or run.outcome != Outcome.LAUNCH_FAILED.value:
-                break
-            count += 1
-        return count
+        attempt, forgiven = last, 0 if spec is None else spec.launches_forgiven
+        outcomes = {run.attempt: run.outcome for run in self._store.runs(workload)}
+        while attempt > forgiven and outcomes.get(attempt) == Outcome.LAUNCH_FAILED.value:
+            attempt -= 1
+        return last - attempt
+
+
+def launch_failures(news: Sequence[Event]) -> list[WorkloadId]:
+    """The jobs that could not be launched, by the facts of one cycle."""
+    return [
+        workload_of(fact.run_id)
+        for fact in news
+        if (isinstance(fact, RunEnded) and fact.outcome is Outcome.LAUNCH_FAILED)
+        or (isinstance(fact, ActionRefused) and fact.action == "start")
+    ]
 
 
 def spoiled(workload: WorkloadId, stands: Standing, now: Instant) -> WorkloadCancelled:
