@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
+import select
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -148,7 +149,7 @@ class Rig:
                     os.path.join(directory, rundir.STOP), {"outcome": "CANCELLED", "grace_ms": 0, "why": ""}
                 )
                 rundir.ring(os.path.join(directory, rundir.BELL))
-                wait_for(lambda pidfd=pidfd: gone(pidfd), f"end of the shim of {run_id}")
+                wait_for(partial(gone, pidfd), f"end of the shim of {run_id}")
                 os.close(pidfd)
 
 
@@ -159,11 +160,7 @@ def subject(fact: Event) -> str:
 
 
 def gone(pidfd: int) -> bool:
-    try:
-        signal.pidfd_send_signal(pidfd, 0)
-    except ProcessLookupError:
-        return True
-    return False
+    return bool(select.select([pidfd], [], [], 0)[0])
 
 
 def alive(pid: int) -> bool:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import selectors
+import socket
 import subprocess
 import threading
 import time
@@ -66,9 +67,11 @@ class LocalBackend:
         self.lost: dict[RunId, Watched] = {}
         self.selector = selectors.DefaultSelector()
         self.doorbell = rundir.listen_for_bell(self.folders.doorbell)
-        self.ear, self.mouth = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.ear, self.mouth = socket.socketpair()
+        for end in (self.ear, self.mouth):
+            end.setblocking(False)
         self.selector.register(self.doorbell, selectors.EVENT_READ, self._answer_bell)
-        self.selector.register(self.ear, selectors.EVENT_READ, lambda: os.read(self.ear, 4096))
+        self.selector.register(self.ear, selectors.EVENT_READ, lambda: self.ear.recv(4096))
         self.thread = threading.Thread(target=self._keep_watch, name="mirab-local", daemon=True)
 
     # --- what the loop asks ----------------------------------------------------------------------------------------
@@ -112,6 +115,8 @@ class LocalBackend:
 
     def close(self) -> None:
         """Stop watching. The runs go on, and are found again by `adopt`."""
+        if self.closing:
+            return
         self.closing = True
         self._ring()
         if self.thread.is_alive():
@@ -121,9 +126,8 @@ class LocalBackend:
                 os.close(run.pidfd)
         self.watched.clear()
         self.selector.close()
-        self.doorbell.close()
-        os.close(self.ear)
-        os.close(self.mouth)
+        for ear in (self.doorbell, self.ear, self.mouth):
+            ear.close()
 
     # --- what people ask ---------------------------------------------------------------------------------------------
     def state_dir(self, workload_id: WorkloadId) -> Path:
@@ -173,7 +177,7 @@ class LocalBackend:
 
     def _ring(self) -> None:
         with contextlib.suppress(OSError):
-            os.write(self.mouth, b".")
+            self.mouth.send(b".")
 
     def _keep_watch(self) -> None:
         scan_at = time.monotonic() + SCAN_S

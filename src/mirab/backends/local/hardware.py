@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from importlib import import_module
 from typing import Any
 
 from mirab.model.resources import Cluster, Pool
@@ -64,12 +65,11 @@ def found_gpus(nvml: Any, devices: str) -> tuple[int, str]:
 def load_nvml() -> Any:
     """The `pynvml` module, ready for use; None where there is no library, driver or GPU."""
     try:
-        import pynvml
-
-        pynvml.nvmlInit()
+        nvml = import_module("pynvml")
+        nvml.nvmlInit()
     except Exception:
         return None
-    return pynvml
+    return nvml
 
 
 def gpu_names(nvml: Any) -> list[str]:

@@ -173,7 +173,7 @@ class Keeper:
     def patience(self) -> float:
         """Seconds until something has to be looked at although nobody rings."""
         if self.killings:
-            return min(1.0, WAIT_S * 2 ** min(self.killings, 8))
+            return min(1.0, WAIT_S * (1 << min(self.killings, 8)))
         due = [self.next_beat, self.kill_at]
         if self.code is not None:
             due.append(max(self.linger_until, time.monotonic() + WAIT_S))
