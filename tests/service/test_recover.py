@@ -343,13 +343,14 @@ def test_a_store_with_records_and_no_beginning_is_not_touched() -> None:
 
 
 def test_the_same_crash_three_times_gets_advice(tmp_path: Path) -> None:
-    counts = [recovery.note_crash(tmp_path, 7, "KeyError: 'n9'") for _ in range(3)]
+    counts = [recovery.note_crash(tmp_path, "KeyError: 'n9'", EPOCH + number) for number in range(3)]
     assert counts == [1, 2, 3]
     assert not recovery.crash_advice(counts[1], 7, "")
     assert "NodeUp" in recovery.crash_advice(counts[2], 7, "NodeUp(...)")
-    assert recovery.note_crash(tmp_path, 8, "KeyError: 'n9'") == 1
+    assert recovery.note_crash(tmp_path, "KeyError: 'n9'", EPOCH + DAY) == 1, "a day later it is another story"
+    assert recovery.note_crash(tmp_path, "ValueError: 7", EPOCH + DAY) == 1
     (tmp_path / recovery.CRASHES).write_text("{")
-    assert recovery.note_crash(tmp_path, 8, "KeyError: 'n9'") == 1
+    assert recovery.note_crash(tmp_path, "ValueError: 7", EPOCH + DAY) == 1
     assert json.loads((tmp_path / recovery.CRASHES).read_text())["count"] == 1
 
 

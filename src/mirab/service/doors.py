@@ -21,7 +21,6 @@ from mirab.service.auth.authenticate import Authenticator, LocalUsers
 from mirab.service.auth.tokens import first_admin_token, is_local, valid
 from mirab.service.config import ConfigError, ServeConfig
 from mirab.service.runtime import LiveEngine, Service
-from mirab.service.views import Views
 from mirab.store import Store
 
 log = structlog.get_logger("mirab.serve")
@@ -83,6 +82,8 @@ def check_doors(config: ServeConfig, store: Store, now: int) -> None:
 
 def parts_of(service: Service) -> Parts:
     """What the API speaks for."""
+    from mirab.service.views import Views
+
     config, live, store = service.config, service.live, service.store
     names = tuple(names_of_this_host()) if config.beyond_loopback else ()
     return Parts(

@@ -18,12 +18,13 @@ from mirab.model.events import BudgetsChanged, ClusterChanged, Event, PolicyChan
 from mirab.model.plans import Plan
 from mirab.model.policy import Policy
 from mirab.model.resources import Cluster, Pool, extends
-from mirab.model.units import Instant, NodeName
+from mirab.model.units import HOUR, Duration, Instant, NodeName
 from mirab.service.snapshot import SnapshotError, fingerprint, freeze, thaw
 
 CRASHES = "crashes.json"
 OFTEN = 3
-"""So many ends after the same record for the same reason are no accident."""
+"""So many ends for the same reason, each within `LATELY` after the one before, are no accident."""
+LATELY: Duration = HOUR
 
 log = structlog.get_logger("mirab.recover")
 
@@ -208,21 +209,21 @@ def _nameless(cluster: Cluster | None) -> list[Pool]:
 
 
 # --- ends for the same reason ----------------------------------------------------------------------------------------
-def note_crash(folder: Path, seq: int, error: str) -> int:
-    """Count an end after this record for this reason, and return how many there have been in a row."""
-    count = _crashes(folder, seq, error) + 1
-    text = json.dumps({"seq": seq, "error": error, "count": count})
+def note_crash(folder: Path, error: str, now: Instant) -> int:
+    """Count an end for this reason, and return how often it has been one within `LATELY`, without another between."""
+    count = _crashes(folder, error, now) + 1
+    text = json.dumps({"error": error, "count": count, "at": now})
     (folder / CRASHES).write_text(text, encoding="utf-8")
     return count
 
 
-def _crashes(folder: Path, seq: int, error: str) -> int:
+def _crashes(folder: Path, error: str, now: Instant) -> int:
     try:
         noted = json.loads((folder / CRASHES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        same = noted["error"] == error and now - int(noted["at"]) <= LATELY
+        return int(noted["count"]) if same else 0
+    except (OSError, ValueError, TypeError, LookupError):
         return 0
-    same = isinstance(noted, dict) and noted.get("seq") == seq and noted.get("error") == error
-    return int(noted["count"]) if same else 0
 
 
 def crash_advice(count: int, seq: int, fact: str) -> str:
@@ -231,7 +232,6 @@ def crash_advice(count: int, seq: int, fact: str) -> str:
         return ""
     cause = f" It fails on this fact: {fact}." if fact else ""
     return (
-        f"mirab has stopped {count} times after record {seq} for the same reason.{cause} Runs go on without it. "
-        "Save the store with `mirab db backup FILE`, install the version that ran before, and report the fault with "
-        "these lines"
+        f"mirab has stopped {count} times for the same reason, now after record {seq}.{cause} Runs go on without it. "
+        "Save the store with `mirab db backup FILE`, install the version that ran before, and report these lines"
     )

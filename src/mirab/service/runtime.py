@@ -41,6 +41,8 @@ FIRST_CYCLE = 60.0
 SNAPSHOT_RECORDS = 5_000
 SNAPSHOT_PAUSE = 600.0
 """A snapshot at most so often, in seconds, and only after so many records."""
+BRIEF = 2_000
+"""Characters of a change that the audit log keeps; the whole of it is in the journal."""
 REPLIES_KEPT = DAY
 """How long the answer to a request with an Idempotency-Key can be had again."""
 
@@ -162,7 +164,7 @@ class Keeper:
         self.ended_by = error
         if error is not None and not isinstance(error, StoreError):
             seq, what = self.live.pulse.seq, f"{type(error).__name__}: {error}"
-            advice = crash_advice(note_crash(self.folder, seq, what), seq, self.live.pulse.folding)
+            advice = crash_advice(note_crash(self.folder, what, self.live.now()), seq, self.live.pulse.folding)
             if advice:
                 log.critical("crashing.again_and_again", hint=advice)
         self.told()
@@ -239,4 +241,4 @@ def _audited(fact: Event, state: State, now: Instant) -> AuditEntry:
     """A change by the settings, as the audit log tells it."""
     before = repr(state.budgets) if isinstance(fact, BudgetsChanged) else ""
     what = type(fact).__name__
-    return AuditEntry(now, FILE, "start of the service", what, "", before[:2_000], repr(fact)[:2_000])
+    return AuditEntry(now, FILE, "start of the service", "settings.change", what, before[:BRIEF], repr(fact)[:BRIEF])

@@ -1,0 +1,193 @@
+"""The service put together on a real store: what it begins with, what a restart finds, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirab.model.events import Event, NodeUp, WorkloadSubmitted
+from mirab.model.records import Grant, JobSpec, JobState, TokenRow
+from mirab.model.units import NodeName, UserName, WorkloadId
+from mirab.service import runtime
+from mirab.service.config import ConfigError, ServeConfig, load_config
+from mirab.service.doors import check_doors, describe_cluster
+from mirab.service.inbox import Entry
+from mirab.service.runtime import LiveEngine, Service, assemble
+from mirab.service.setup import EVERYONE
+from mirab.store import LostLeadError, StoreBusyError
+from tests.service.doubles import job, until
+
+CLUSTER = """
+cluster:
+  pools:
+    gpu: {{nodes: "n[0-{last}]", gpus_per_node: 4}}
+budgets:
+  red: {{share: {red}%}}
+  blue: {{share: 50%}}
+policy: {{window: {window}}}
+"""
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Starts services in one state folder, one after the other; the last is stopped at the end."""
+    running: list[Service] = []
+
+    def start(wrap: Any = lambda engine: engine, **flags: str) -> Service:
+        while running:
+            running.pop().stop()
+        service = assemble(configured(tmp_path, **flags), wrap)
+        running.append(service)
+        service.start()
+        return service
+
+    yield start
+    while running:
+        running.pop().stop()
+
+
+def configured(folder: Path, **flags: str) -> ServeConfig:
+    return load_config({"state_dir": str(folder), "backend": "null", "coalesce": "0", **flags}, {})
+
+
+def cluster_file(folder: Path, last: int = 1, red: int = 50, window: str = "7d") -> str:
+    path = folder / "cluster.yaml"
+    path.write_text(CLUSTER.format(last=last, red=red, window=window))
+    return str(path)
+
+
+def submit(service: Service, number: int, account: str = EVERYONE, seconds: float = 3600) -> WorkloadId:
+    workload = job(number, account)
+    spec = JobSpec(workload.id, f"job {number}", ("sleep", str(seconds)))
+    service.live.send(lambda _, now: Entry((WorkloadSubmitted(now, workload),), (spec,)))
+    return workload.id
+
+
+def state_of(service: Service, workload: WorkloadId) -> JobState:
+    row = service.store.job(workload)
+    assert row is not None
+    return row.state
+
+
+def test_a_laptop_user_gets_gpus_and_one_account_for_all(started: Callable[..., Service]) -> None:
+    service = started(pretend_gpus="8")
+    assert describe_cluster(service.live.cluster).startswith("8 GPUs on 1 node")
+    assert service.live.state.budgets.leaves() == [EVERYONE]
+    job_id = submit(service, 1, seconds=0.05)
+    until(lambda: state_of(service, job_id) is JobState.COMPLETED)
+
+
+def test_a_restart_finds_everything_and_needs_no_flags_again(started: Callable[..., Service]) -> None:
+    service = started(pretend_gpus="2")
+    ids = [submit(service, number) for number in range(1, 4)]
+    until(lambda: len(service.live.state.runs) == 2)
+    again = started()
+    assert not again.recovered.first
+    assert again.recovered.replayed == 0, "the snapshot of a graceful stop was not used"
+    assert sorted(again.live.state.running) == ids[:2]
+    assert [state_of(again, each) for each in ids] == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
+    assert describe_cluster(again.live.cluster).startswith("2 GPUs")
+
+
+def test_the_file_may_add_nodes_change_the_policy_and_the_budgets(
+    started: Callable[..., Service], tmp_path: Path
+) -> None:
+    service = started(cluster=cluster_file(tmp_path))
+    submit(service, 1, "red")
+    service = started(cluster=cluster_file(tmp_path, last=3, red=20, window="3d"))
+    state = service.live.state
+    assert len(state.cluster.pools[0].nodes) == 4
+    assert state.policy.window == 3 * 24 * 3_600_000
+    assert [budget.share for budget in state.budgets.roots] == [200_000_000, 500_000_000]
+    assert list(state.running) == ["1"]
+    entries, _ = service.store.audit()
+    told = [(entry.who, entry.target) for entry in entries]
+    assert {target for _, target in told} == {"ClusterChanged", "PolicyChanged", "BudgetsChanged"}
+    assert {who for who, _ in told} == {"cluster file"}
+    seq = service.live.pulse.seq
+    service = started(cluster=cluster_file(tmp_path, last=3, red=20, window="3d"))
+    assert not service.recovered.changes, f"after record {seq} nothing is new"
+    service.live.state.check()
+
+
+def test_files_that_cannot_be_used_are_sentences(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="keep one"):
+        assemble(configured(tmp_path, cluster=cluster_file(tmp_path), pretend_gpus="8"))
+    with pytest.raises(ConfigError, match="no policy 'bugdet'"):
+        assemble(configured(tmp_path, policy="bugdet"))
+
+
+def test_there_is_never_a_second_decider(
+    started: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(pretend_gpus="1")
+    monkeypatch.setattr(runtime, "LEAD_PATIENCE", 0.0)
+    with pytest.raises(StoreBusyError):
+        assemble(configured(tmp_path))
+
+
+class Telling:
+    """An engine that also tells what a test wants."""
+
+    def __init__(self, inner: LiveEngine) -> None:
+        self.inner = inner
+        self.more: list[Any] = []
+
+    def observe(self) -> list[Event]:
+        told, self.more = self.more, []
+        return [*self.inner.observe(), *told]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_a_fault_stops_it_and_the_same_fault_again_and_again_gets_advice(started: Callable[..., Service]) -> None:
+    for count in range(1, 4):
+        service = started(Telling, pretend_gpus="1")
+        with capture_logs() as lines:
+            cast(Telling, service.engine).more.append(NodeUp(0, NodeName("no such node")))
+            service.live.bell.ring()
+            until(lambda service=service: service.live.pulse.failed)
+            until(lambda service=service: service.keeper.ended_by)
+        assert service.exit_code == 1
+        assert not service.live.pulse.ready
+        hints = [str(line["hint"]) for line in lines if line["event"] == "crashing.again_and_again"]
+        assert len(hints) == (count == 3), "advice comes with the third"
+        assert all("no such node" in hint and "db backup" in hint for hint in hints)
+
+
+def test_who_lost_the_lead_stops_and_says_so(started: Callable[..., Service], monkeypatch: pytest.MonkeyPatch) -> None:
+    service = started(pretend_gpus="1")
+
+    def lost(*_: object) -> int:
+        raise LostLeadError("process 7 on b leads: this service may not decide any more")
+
+    monkeypatch.setattr(service.store, "append", lost)
+    service.live.bell.ring()
+    until(lambda: service.keeper.ended_by)
+    assert service.live.pulse.why_not_ready == "process 7 on b leads: this service may not decide any more"
+    assert service.exit_code == 5
+
+
+def test_store_trouble_shows_and_passes(started: Callable[..., Service]) -> None:
+    service = started(pretend_gpus="1")
+    service.store.on_trouble("the disk is full")
+    assert service.live.pulse.why_not_ready == "the disk is full"
+    service.store.on_trouble("")
+    assert service.live.pulse.ready
+
+
+def test_no_open_door_without_a_key(started: Callable[..., Service], tmp_path: Path) -> None:
+    store = started(pretend_gpus="1").store
+    open_to_all = configured(tmp_path, listen="0.0.0.0:7077")
+    with pytest.raises(ConfigError, match="no valid token"):
+        check_doors(open_to_all, store, 0)
+    check_doors(configured(tmp_path), store, 0)
+    store.write([TokenRow("t", "d" * 64, UserName("ada"), (Grant("admin"),), 0, "test")])
+    check_doors(open_to_all, store, 0)
+    with pytest.raises(ConfigError, match="no way in"):
+        check_doors(configured(tmp_path, listen="none", socket="none"), store, 0)
