@@ -44,10 +44,17 @@ def hold(job: str) -> Command:
     return ("scontrol", "hold", job)
 
 
-def start(job: str, nodes: Sequence[NodeName]) -> Command:
-    """Let it go to these nodes, now: also where a requeue has made its begin time two minutes later."""
+def start(job: str, nodes: Sequence[NodeName]) -> Sequence[Command]:
+    """Let it go to these nodes, now: also where a requeue has made its begin time two minutes later.
+
+    In this order: a held job takes no priority, and one that is let go without its nodes could start elsewhere.
+    """
     where = compress(nodes)
-    return ("scontrol", "update", f"JobId={job}", f"ReqNodeList={where}", "StartTime=now", f"Priority={TOP_PRIORITY}")
+    return (
+        ("scontrol", "update", f"JobId={job}", f"ReqNodeList={where}", "StartTime=now"),
+        ("scontrol", "release", job),
+        ("scontrol", "update", f"JobId={job}", f"Priority={TOP_PRIORITY}"),
+    )
 
 
 def back_to_slurm(job: str) -> Sequence[Command]:
