@@ -20,6 +20,7 @@ from time import monotonic, sleep
 import pytest
 
 PATIENCE_S = 60
+_LIBC = ctypes.CDLL(None)
 SETTINGS = ("listen_addresses=127.0.0.1", "max_connections=120", "shared_buffers=32MB", "log_min_messages=warning")
 FAST = ("fsync=off", "full_page_writes=off")
 """For tests that do not pull the plug: this machine goes on, so nothing is lost."""
@@ -69,7 +70,7 @@ class PostgresServer:
                 [str(self.programs / "postgres"), "-D", str(self.data), "-p", str(self.port), "-k", str(self.folder),
                  *settings],
                 cwd=self.folder, user=owner(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=end_with_parent,
+                start_new_session=True, preexec_fn=end_with_parent,  # noqa: PLW1509
             )  # fmt: skip
         self._await_answer()
 
@@ -88,7 +89,7 @@ class PostgresServer:
                 sleep(0.05)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT: connections are cut and all is written; SIGQUIT: at once, as in a crash, with recovery at the start."""
+        """SIGINT: connections are cut and all is written; SIGQUIT: at once, as in a crash."""
         process, self.process = self.process, None
         if process is not None and process.poll() is None:
             process.send_signal(how)
@@ -117,8 +118,8 @@ def owner() -> str | None:
 
 
 def end_with_parent() -> None:
-    """A server must not outlive tests that were killed."""
-    ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
+    """A server must not outlive tests that were killed: PR_SET_PDEATHSIG."""
+    _LIBC.prctl(1, signal.SIGQUIT)
 
 
 def free_port() -> int:

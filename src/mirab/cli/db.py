@@ -43,7 +43,7 @@ def command() -> None:
 @FORMAT
 def migrate(as_json: bool, **place: Any) -> None:
     """Make the tables, or move them up to this version's form. The service must not run meanwhile."""
-    with _database(place) as database:
+    with _database(place, make=True) as database:
         from mirab.store.forms import migrate_alone
 
         before, after = migrate_alone(database)
@@ -74,7 +74,7 @@ def backup(file: Path, as_json: bool, **place: Any) -> None:
 @FORMAT
 def restore(file: Path, as_json: bool, **place: Any) -> None:
     """Put a backup into an empty store, of the same engine or the other."""
-    with _database(place) as database:
+    with _database(place, make=True) as database:
         from mirab.store.backup import restore as put_back
 
         contents = put_back(database, file)
@@ -120,23 +120,26 @@ def _tell_contents(contents: Any, as_json: bool, sentence: str) -> None:
 
 
 @contextmanager
-def _database(place: dict[str, Any]) -> Iterator[Database]:
-    """The store that the options name; its errors come out with their exit code."""
+def _database(place: dict[str, Any], make: bool = False) -> Iterator[Database]:
+    """The store that the options name; its errors come out with their exit code.
+
+    `make`: a file that is not there is made.
+    """
     import os
 
     from mirab.service.config import ConfigError, load_config
-    from mirab.store.backup import BackupError
+    from mirab.store.backup import NotEmptyError
     from mirab.store.database import open_database
     from mirab.store.errors import StoreBusyError, StoreError, UnreachableStoreError
 
     try:
         config = load_config({name: place[name] for name in ("db", "state_dir")}, os.environ, place["config"])
-        database = open_database(config.db)
+        database = open_database(config.db, make)
         try:
             yield database
         finally:
             database.close()
-    except (StoreBusyError, BackupError) as error:
+    except (StoreBusyError, NotEmptyError) as error:
         raise ConflictError(f"{error}.") from error
     except UnreachableStoreError as error:
         raise UnreachableError(f"{error}.") from error

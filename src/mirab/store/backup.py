@@ -36,7 +36,11 @@ SKIPPED_NUMBERS = 1_000
 
 
 class BackupError(StoreError):
-    """A file that is no backup, or not a whole one, or a place into which it cannot go."""
+    """A file that is no backup, or not a whole one, or of a form that cannot be used."""
+
+
+class NotEmptyError(StoreError):
+    """The store holds something already: nothing is overwritten."""
 
 
 @dataclass(slots=True)
@@ -139,7 +143,8 @@ def restore(database: Database, path: Path) -> Contents:
     Job numbers go on `SKIPPED_NUMBERS` higher.
 
     Raises:
-        BackupError: the file is damaged, of a newer form, or the store holds something already.
+        BackupError: the file is damaged, or of a newer form.
+        NotEmptyError: the store holds something already.
         StoreBusyError: a service runs on it.
     """
     contents = inspected(path)
@@ -173,7 +178,7 @@ def _require_empty(connection: Connection, name: str) -> None:
     for held in (journal, jobs, tokens, meta):
         count = connection.execute(select(func.count()).select_from(held)).scalar_one()
         if count:
-            raise BackupError(
+            raise NotEmptyError(
                 f"{name} is not empty ({count} rows in table {held.name}): a backup is put into an empty store; move "
                 "the old one aside, or name another with --db"
             )

@@ -58,8 +58,8 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-def open_database(url: str) -> Database:
-    """The engine that a URL names.
+def open_database(url: str, make: bool = True) -> Database:
+    """The engine that a URL names; `make`: a file of SQLite that is not there is made.
 
     Raises:
         StoreError: no such kind of URL, a place that SQLite cannot use, or the driver is missing.
@@ -72,7 +72,7 @@ def open_database(url: str) -> Database:
     if kind == "sqlite":
         from mirab.store.sqlite import Sqlite
 
-        return Sqlite(parsed)
+        return Sqlite(parsed, make)
     if kind in ("postgresql", "postgres"):
         from mirab.store.postgres import Postgres
 

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, literal_column, select
 
 from mirab.model.records import AuditEntry, IdempotentReply, JobRow, JobSpec, JobState, RunRow, TokenRow
 from mirab.store import rows
@@ -48,12 +48,10 @@ def _cursor(ordinal: int, newest_first: bool) -> str:
 
 def _place(cursor: str, newest_first: bool) -> int:
     try:
-        text = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
-        if text[0] == ("n" if newest_first else "o"):
-            return int(text[1:])
-    except (ValueError, IndexError):
-        pass
-    return _no_cursor(cursor)
+        place = int(urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4))[1:])
+    except ValueError:
+        return _no_cursor(cursor)
+    return place if cursor == _cursor(place, newest_first) and 0 <= place < rows.LARGEST else _no_cursor(cursor)
 
 
 def _no_cursor(cursor: str) -> int:
@@ -82,7 +80,8 @@ def job_conditions(
     if array_job is not None:
         found.append(jobs.c.array_job == array_job)
     if label is not None:
-        found.append(jobs.c.label == label if label else jobs.c.label == "")
+        found.append(jobs.c.label == label)
+        found += [jobs.c.label != literal_column("''")] if label else []  # the index is about those that have one
     return found
 
 

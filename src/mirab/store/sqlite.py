@@ -39,8 +39,8 @@ class Sqlite:
 
     kind = "sqlite"
 
-    def __init__(self, url: URL) -> None:
-        self.path = _usable(url.database)
+    def __init__(self, url: URL, make: bool = True) -> None:
+        self.path = _usable(url.database, make)
         self.name = f"the file {self.path}"
         self.reader = self._engine("BEGIN", "PRAGMA query_only = ON")
         self.writer = self._engine("BEGIN IMMEDIATE", "PRAGMA synchronous = FULL")
@@ -114,7 +114,7 @@ class Sqlite:
         self.release()
 
 
-def _usable(path: str | None) -> Path:
+def _usable(path: str | None, make: bool) -> Path:
     """The file that a URL names, made if need be, so that only its owner can read it.
 
     Raises:
@@ -125,6 +125,8 @@ def _usable(path: str | None) -> Path:
     file = Path(os.path.realpath(path))
     if not file.parent.is_dir():
         raise StoreError(f"the folder {file.parent} is not there: make it, or name another for the store")
+    if not make and not file.exists():
+        raise StoreError(f"there is no store at {file}: name the one that the service uses (--db, --state-dir)")
     kind = unsafe_kind(file.parent)
     if kind is not None:
         raise StoreError(
