@@ -215,7 +215,7 @@ def test_killed_at_random_steps_nothing_is_lost_and_nothing_runs_twice(seed: int
             due = _next(engine.world, plan, due)
         except KilledError:
             crashes += 1
-            due += 1
+            due = clock.now() + 1
             found = recover(cast(Any, store), Wanted(), beginning)
             for action in found.intents.outstanding():
                 engine.world.submit(action)

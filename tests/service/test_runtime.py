@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -145,14 +146,17 @@ class Telling:
         return getattr(self.inner, name)
 
 
+def _has_failed(service: Service) -> bool:
+    return bool(service.live.pulse.failed) and service.keeper.ended_by is not None
+
+
 def test_a_fault_stops_it_and_the_same_fault_again_and_again_gets_advice(started: Callable[..., Service]) -> None:
     for count in range(1, 4):
         service = started(Telling, pretend_gpus="1")
         with capture_logs() as lines:
             cast(Telling, service.engine).more.append(NodeUp(0, NodeName("no such node")))
             service.live.bell.ring()
-            until(lambda service=service: service.live.pulse.failed)
-            until(lambda service=service: service.keeper.ended_by)
+            until(partial(_has_failed, service))
         assert service.exit_code == 1
         assert not service.live.pulse.ready
         hints = [str(line["hint"]) for line in lines if line["event"] == "crashing.again_and_again"]

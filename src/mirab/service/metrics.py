@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -31,6 +31,7 @@ class Metrics:
     """All metrics of one service, in a registry of their own."""
 
     def __init__(self, live: Live) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._slots: dict[RunId, int] = {run: start.allocation.slots for run, start in live.intents.starts.items()}
         self.registry = registry = CollectorRegistry()
         ProcessCollector(namespace="mirab", registry=registry)
