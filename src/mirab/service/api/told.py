@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mirab.model import events as fact
@@ -13,6 +13,10 @@ from mirab.model.codec import encode
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.units import Instant, RunId
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST: Instant = 253_402_300_799_000
+"""The end of the year 9999: later than that is "for ever"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +103,9 @@ def _actions(plan: Plan) -> Iterator[Told]:
 def _about_job(what: str, at: str, subject: object) -> Told:
     """What a fact or an action says about its job: only fields that people may see, which is all of them."""
     run_id = getattr(subject, "run_id", None)
-    job = workload_of(run_id) if run_id else str(getattr(subject, "workload_id"))  # noqa: B009
+    job = workload_of(run_id) if run_id is not None else str(getattr(subject, "workload_id", ""))
     data: dict[str, Any] = {"at": at, "job": job, "what": what}
-    if run_id:
+    if run_id is not None:
         data["run"] = run_id
     for name in ("outcome", "exit_code", "why", "reason", "min_runtime"):
         held = getattr(subject, name, None)
@@ -116,6 +120,6 @@ def workload_of(run_id: RunId | str) -> str:
 
 def iso(at: Instant) -> str:
     """An instant in Unix milliseconds as ISO 8601 in UTC: ``2026-03-01T12:00:00.250Z``, without empty milliseconds."""
-    moment = datetime.fromtimestamp(at / 1000, UTC)
+    moment = EPOCH + timedelta(milliseconds=min(max(at, 0), LAST))
     text = moment.isoformat(timespec="milliseconds" if at % 1000 else "seconds")
     return text.replace("+00:00", "Z")
