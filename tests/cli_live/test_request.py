@@ -23,7 +23,7 @@ def request(
 
 def size(flags: Mapping[str, str], lines: str = "", largest: int = 8) -> tuple[int, int, int, int]:
     body = request(flags, lines, largest=largest)
-    return tuple(body.get(name, 0) for name in ("nodes", "gpus_per_node", "cpus_per_node", "memory_mib_per_node"))  # type: ignore[return-value]
+    return tuple(body.get(name, 0) for name in ("nodes", "gpus_per_node", "cpus_per_node", "memory_mib_per_node"))
 
 
 def test_what_was_not_asked_for_is_left_to_the_service() -> None:

@@ -15,7 +15,7 @@ DEED = Deed("cancel", "Cancelled", "to cancel")
 @click.command()
 @choosing
 @click.pass_context
-def command(ctx: click.Context, client: Client, chosen: Chosen, why: str, **told: Any) -> None:
+def command(ctx: click.Context, /, client: Client, chosen: Chosen, why: str, **told: Any) -> None:
     """End jobs: one that waits leaves the queue, one that runs gets its notice and is then stopped.
 
     Ids may be jobs, arrays, and tasks: 7, 12, 12_3, 12_[0-3]. Without ids, the filters say which.

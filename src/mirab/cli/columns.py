@@ -58,6 +58,10 @@ class Letter:
     cell: Callable[[Job], str]
 
 
+def _first_node(job: Job) -> str:
+    return str(job["node_names"][0]) if job["node_names"] else UNKNOWN
+
+
 def _text(key: str) -> Callable[[Job], str]:
     return lambda job: "" if job[key] is None else str(job[key])
 
@@ -66,7 +70,7 @@ LETTERS: dict[str, Letter] = {
     "a": Letter("ACCOUNT", _text("account")),
     "A": Letter("JOBID", _text("id")),
     "b": Letter("TRES_PER_NODE", _gres),
-    "B": Letter("EXEC_HOST", lambda job: job["node_names"][0] if job["node_names"] else UNKNOWN),
+    "B": Letter("EXEC_HOST", _first_node),
     "c": Letter("MIN_CPUS", _text("cpus_per_node")),
     "C": Letter("CPUS", lambda job: str(job["cpus_per_node"] * job["nodes"])),
     "D": Letter("NODES", _text("nodes")),
@@ -83,7 +87,7 @@ LETTERS: dict[str, Letter] = {
     "r": Letter("REASON", lambda job: job["reason"] or "None"),
     "R": Letter("NODELIST(REASON)", _nodes_or_reason),
     "S": Letter("START_TIME", lambda job: slurm_instant(job["started_at"])),
-    "t": Letter("ST", lambda job: SHORT.get(job["state"], job["state"])),
+    "t": Letter("ST", lambda job: SHORT.get(str(job["state"]), "?")),
     "T": Letter("STATE", _text("state")),
     "u": Letter("USER", _text("user")),
     "V": Letter("SUBMIT_TIME", lambda job: slurm_instant(job["submitted_at"])),

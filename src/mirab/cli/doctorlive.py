@@ -81,15 +81,13 @@ def _gpus() -> str:
 
 
 def _nvml() -> str:
-    try:
-        import pynvml
+    from mirab.backends.local.hardware import load_nvml
 
-        pynvml.nvmlInit()
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        pynvml.nvmlShutdown()
-    except Exception as error:
-        return f"NVML: {' '.join(str(error).split()) or type(error).__name__}"
-    return f"NVML, driver {driver}"
+    library = load_nvml()
+    if library is None:
+        return "no NVML here"
+    driver = library.nvmlSystemGetDriverVersion()
+    return f"NVML, driver {driver.decode() if isinstance(driver, bytes) else driver}"
 
 
 def _file_system() -> Check:

@@ -15,6 +15,6 @@ DEED = Deed("release", "Released", "to release")
 @click.command()
 @choosing
 @click.pass_context
-def command(ctx: click.Context, client: Client, chosen: Chosen, why: str, **told: Any) -> None:
+def command(ctx: click.Context, /, client: Client, chosen: Chosen, why: str, **told: Any) -> None:
     """Let held jobs into the queue again."""
     ctx.exit(do(client, DEED, meant(client, chosen, ("PENDING",)), why, **told))

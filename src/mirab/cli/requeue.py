@@ -15,6 +15,6 @@ DEED = Deed("requeue", "Requeued", "to requeue")
 @click.command()
 @choosing
 @click.pass_context
-def command(ctx: click.Context, client: Client, chosen: Chosen, why: str, **told: Any) -> None:
+def command(ctx: click.Context, /, client: Client, chosen: Chosen, why: str, **told: Any) -> None:
     """Stop jobs that run, with their notice, and put them back into the queue with their seniority."""
     ctx.exit(do(client, DEED, meant(client, chosen, ("RUNNING",)), why, **told))

@@ -44,7 +44,7 @@ def command(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
 
 
 def _detail(client: Client, job: Job) -> Job:
-    return job if "runs" in job else client.get(at("jobs", job["id"]))  # type: ignore[no-any-return]
+    return job if "runs" in job else client.get(at("jobs", job["id"]))
 
 
 def lines_of(job: Job) -> Iterator[str]:

@@ -27,7 +27,7 @@ from mirab.cli.submitting import Dashed, Flags, request_of, send, submit_options
 @connected
 @click.pass_context
 def command(
-    ctx: click.Context, client: Client, words: tuple[str, ...], wrap: str | None, flags: Flags, **told: Any
+    ctx: click.Context, /, client: Client, words: tuple[str, ...], wrap: str | None, flags: Flags, **told: Any
 ) -> None:
     """Submit a batch script, or with -- a command, to run when its turn comes.
 
