@@ -55,7 +55,7 @@ def configure(form: str = "auto", level: str = "info", stream: TextIO | None = N
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for noisy in ("uvicorn.access", "sqlalchemy", "alembic", "asyncio"):
+    for noisy in ("uvicorn", "sqlalchemy", "alembic", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 

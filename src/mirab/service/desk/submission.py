@@ -129,7 +129,7 @@ def account_for(text: str, who: Principal, state: State) -> AccountPath:
     Raises:
         DeskError: it does not exist or takes no work (the nearest is named), or they may not submit for it.
     """
-    account = AccountPath(text or _only_account(who))
+    account = AccountPath(text or _only_account(who, state))
     if is_closed(state, account) or (not state.is_open(account) and state.policy.unknown_accounts != "zero"):
         raise _unknown(account, who, state)
     if not _is_path(account):
@@ -155,8 +155,11 @@ def _accounts_of(who: Principal) -> list[str]:
     return [grant.account for grant in who.grants if grant.account and who.may("job.submit", grant.account)]
 
 
-def _only_account(who: Principal) -> str:
+def _only_account(who: Principal, state: State) -> str:
+    """The one that they have a role in, or the only one there is (as on a laptop)."""
     mine = list(dict.fromkeys(_accounts_of(who)))
+    if not mine and len(leaves := state.budgets.leaves()) == 1:
+        return leaves[0]
     if len(mine) == 1:
         return mine[0]
     hint = f"yours are {', '.join(mine)}" if mine else "`mirab share` lists them"
