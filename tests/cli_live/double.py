@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,7 +48,7 @@ class Answer:
 
     data: Any = None
     status: int = 200
-    pieces: list[bytes] | None = None
+    pieces: Iterable[bytes] | None = None
     break_off: bool = False
     """Close the connection without an answer, or after the pieces without an end."""
 
@@ -147,7 +147,12 @@ def _fits(each: Job, query: dict[str, list[str]]) -> bool:
     return "state" not in query or each["state"] in query["state"]
 
 
-class _Unix(ThreadingHTTPServer):
+class _Tcp(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """A client that has gone is no news."""
+
+
+class _Unix(_Tcp):
     address_family = socket.AF_UNIX
 
     def server_bind(self) -> None:
@@ -211,7 +216,7 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:
 @contextmanager
 def serving(double: Double, socket_path: Path | None = None) -> Iterator[Double]:
     """The stand-in, answering on a free port of this machine, or on a Unix socket."""
-    kind: Any = ThreadingHTTPServer if socket_path is None else _Unix
+    kind: Any = _Tcp if socket_path is None else _Unix
     address: Any = ("127.0.0.1", 0) if socket_path is None else str(socket_path)
     server = kind(address, handler_of(double))
     server.daemon_threads = True

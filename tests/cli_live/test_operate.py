@@ -74,6 +74,15 @@ def test_where_one_fails_the_others_go_on_and_the_code_tells(mirab: Mirab, some:
     assert mirab("cancel", "99").code == 3
 
 
+def test_many_go_out_at_a_time_and_are_told_in_order(mirab: Mirab, double: Double) -> None:
+    double.jobs = {str(number): job(str(number)) for number in range(100, 160)}
+    double.jobs["130"]["state"] = "COMPLETED"
+    said = mirab("cancel", *double.jobs, "--json")
+    assert said.code == 5
+    assert [each["id"] for each in json.loads(said.out)["jobs"]] == [each for each in double.jobs if each != "130"]
+    assert sorted(deeds(double)) == [f"/jobs/{number}/cancel" for number in range(100, 160)]
+
+
 def test_nothing_to_do_is_said(mirab: Mirab, some: Double) -> None:
     assert mirab("cancel", "-u", "nobody").err == "Nothing to cancel.\n"
     assert mirab("cancel", "-u", "nobody", "-q").err == ""

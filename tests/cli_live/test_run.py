@@ -1,0 +1,176 @@
+"""`mirab run`: output, words about what happens, Ctrl-C, and restarts of the service."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mirab.cli.following import changes
+from mirab.cli.foreground import Notices
+from tests.cli.conftest import Mirab
+from tests.cli.signals import HEARING
+from tests.cli_live.double import Answer, Asked, Double, job
+
+PATIENCE_S = 30
+
+
+class Playing:
+    """A job that waits, runs, and ends when it is told to or cancelled."""
+
+    def __init__(self, double: Double, *, state: str = "RUNNING", code: int = 0) -> None:
+        self.double, self.code = double, code
+        self.over, self.seen = threading.Event(), threading.Event()
+        self.state = state
+        self.cancelled = False
+        double.special = self.answer
+
+    @property
+    def job(self) -> dict[str, Any]:
+        ended = "CANCELLED" if self.cancelled else "FAILED" if self.code else "COMPLETED"
+        state = ended if self.over.is_set() else self.state
+        running = {"started_at": "2026-03-01T12:00:00Z", "node_names": ["n0"], "attempt": 1}
+        return job("7", state=state, exit_code=self.code if self.over.is_set() else None,
+                   **(running if state != "PENDING" else {}))  # fmt: skip
+
+    def answer(self, asked: Asked) -> Answer | None:
+        if asked.path == "/events":
+            return Answer(pieces=self.events())
+        if asked.path.endswith("/cancel"):
+            self.cancelled = True
+            self.over.set()
+            return Answer(self.job)
+        if asked.path.endswith("/output"):
+            return Answer(pieces=self.output())
+        if asked.path.endswith("/await"):
+            self.over.wait(1)
+            return Answer(self.job)
+        if asked.path == "/jobs/7":
+            self.seen.set()
+            return Answer(self.job)
+        return None
+
+    def events(self) -> Iterator[bytes]:
+        yield b"retry: 2000\n\n"
+        self.over.wait(PATIENCE_S)
+        yield b"event: job\ndata: {}\n\n"
+
+    def output(self) -> Iterator[bytes]:
+        yield b"hello\n"
+        self.over.wait(PATIENCE_S)
+        yield b"bye\n"
+
+
+def test_output_comes_here_and_the_code_is_the_jobs(mirab: Mirab, double: Double) -> None:
+    playing = Playing(double, code=3)
+    playing.over.set()
+    said = mirab("run", "-A", "red", "--", "train", "-v")
+    assert (said.code, said.out) == (3, "hello\nbye\n")
+    assert said.err.splitlines()[0] == "Job 7 is submitted."
+    assert said.err.splitlines()[-1].startswith("Job 7 ended: FAILED, exit code 3")
+    body = double.requests("POST", "/jobs")[0].body
+    assert (body["argv"], body["append"], body["name"]) == (["train", "-v"], True, "train")
+
+
+def test_quiet_and_json(mirab: Mirab, double: Double) -> None:
+    Playing(double).over.set()
+    assert mirab("run", "-Q", "true").err == ""
+    said = mirab("run", "-Q", "--json", "true")
+    assert json.loads(said.out)["state"] == "COMPLETED"
+
+
+def test_arrays_and_nothing_are_refused(mirab: Mirab, double: Double) -> None:
+    assert mirab("run", "-a", "0-3", "--", "true").code == 2
+    assert mirab("run").code == 2
+    assert double.asked == []
+
+
+def pressed(double: Double, playing: Playing, *presses: int) -> tuple[int, str]:
+    """`mirab run` in a terminal's place, told to go as often as said; code and standard error."""
+    child = subprocess.Popen(
+        [*HEARING, "run", "--", "train"], env={**os.environ, "MIRAB_SERVER": double.url},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    try:
+        assert child.stdout.readline() == "hello\n"
+        assert playing.seen.wait(PATIENCE_S)
+        time.sleep(0.2)
+        for number in presses:
+            child.send_signal(number)
+            time.sleep(0.3)
+        _, talk = child.communicate(timeout=PATIENCE_S)
+    finally:
+        child.kill()
+        playing.over.set()
+    return child.returncode, talk
+
+
+@pytest.mark.slow
+def test_one_ctrl_c_while_it_runs_only_says_what_two_would_do(double: Double) -> None:
+    playing = Playing(double)
+    threading.Timer(2.0, playing.over.set).start()
+    code, talk = pressed(double, playing, signal.SIGINT)
+    assert (code, playing.cancelled) == (0, False)
+    assert "Ctrl-C again within 2 s cancels it" in talk
+
+
+@pytest.mark.slow
+def test_two_cancel_it(double: Double) -> None:
+    playing = Playing(double, code=143)
+    code, talk = pressed(double, playing, signal.SIGINT, signal.SIGINT)
+    assert (code, playing.cancelled) == (130, True)
+    assert "Job 7 ended: CANCELLED" in talk
+
+
+@pytest.mark.slow
+def test_one_is_enough_while_it_waits(double: Double) -> None:
+    playing = Playing(double, state="PENDING")
+    code, talk = pressed(double, playing, signal.SIGINT)
+    assert (code, playing.cancelled) == (130, True)
+    assert "Cancelling job 7" in talk
+
+
+@pytest.mark.slow
+def test_being_told_to_go_cancels_it(double: Double) -> None:
+    playing = Playing(double)
+    code, _ = pressed(double, playing, signal.SIGTERM)
+    assert (code, playing.cancelled) == (128 + signal.SIGTERM, True)
+
+
+def test_what_is_said_when_a_job_changes() -> None:
+    notices = Notices("7")
+    waiting = job("7", why="8 GPUs are not free.")
+    running = job("7", state="RUNNING", attempt=1, node_names=["n0"], protected_until="2036-01-01T00:00:00Z")
+    again = job("7", attempt=1, preemptions=1, why="red goes first")
+    assert notices.about(waiting) == "Job 7 waits: 8 GPUs are not free."
+    assert notices.about(waiting) == ""
+    assert notices.about(running).startswith("Job 7 runs on n0, protected until 2036-01-01 ")
+    assert notices.running
+    assert notices.about({**running, "state": "COMPLETING"}) == "Job 7 was told to stop."
+    assert notices.about(again) == "Job 7 was stopped and waits again: red goes first."
+    assert not notices.running
+    assert notices.about({**running, "attempt": 2, "protected_until": None}) == "Job 7 runs again on n0."
+
+
+def test_changes_are_told_until_the_end_across_a_broken_stream(double: Double) -> None:
+    from mirab.cli.address import parse_address
+    from mirab.cli.client import Client
+
+    states = iter(["PENDING", "RUNNING", "RUNNING", "COMPLETED"])
+    streams = iter([Answer(pieces=[b"retry: 1\n\n"], break_off=True), Answer(pieces=[b"retry: 1\n\n", b": alive\n\n"])])
+
+    def answer(asked: Asked) -> Answer:
+        return next(streams) if asked.path == "/events" else Answer(job("7", state=next(states)))
+
+    double.special = answer
+    address = parse_address(double.url)
+    with Client(address) as events, Client(address) as asker:
+        assert [each["state"] for each in changes(events, asker, "7")] == ["PENDING", "RUNNING", "COMPLETED"]
