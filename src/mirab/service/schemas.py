@@ -278,6 +278,9 @@ class BudgetNode(Request):
     owner: Sentence = ""
     review: Sentence = ""
     hypothesis: Sentence = ""
+    outcome: Sentence = ""
+    closed: Sentence = ""
+    formerly: Annotated[list[Name], Field(max_length=100, description="Names that it had before.")] = []
     save_for_gangs: Annotated[bool, Field(strict=True)] = False
     equal_users: Annotated[bool, Field(strict=True)] = True
 
@@ -292,6 +295,7 @@ class BudgetTree(Reply):
     version: Annotated[str, Field(description="Changes with each change; the ETag without its quotes.")]
     changed_at: Moment | None = None
     changed_by: str = ""
+    why: str = ""
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------
@@ -327,7 +331,13 @@ class Squatter(Reply):
     user: str
     account: str
     gpus: int
+    since: Annotated[Moment | None, Field(description="Its last sign of progress, or its start.")] = None
     silent_s: float
+    gpu_hours: Annotated[float, Field(description="What it has held meanwhile.")] = 0
+    activity: Annotated[float | None, Field(description="Mean GPU activity, 0 to 1; null = nothing measures it.")] = (
+        None
+    )
+    interactive: bool = False
     flag: str = ""
 
 
@@ -405,7 +415,7 @@ class Audit(Reply):
 
 class AuditPage(Reply):
     entries: list[Audit]
-    next: Annotated[int | None, Field(description="Cursor of the next page; null = this is the last.")] = None
+    next: Annotated[str | None, Field(description="Cursor of the next page; null = this is the last.")] = None
 
 
 class WhoAmI(Reply):

@@ -11,7 +11,6 @@ from mirab.core.queues import Pending
 from mirab.core.state import State
 from mirab.model import reasons as why
 from mirab.model.reasons import BehindOwn, Reason
-from mirab.study import words
 from mirab.study.formats import Names
 
 CODES: Mapping[type, str] = MappingProxyType(
@@ -65,14 +64,3 @@ def reason_of_pending(pending: Pending) -> Reason | None:
     if ahead:
         return BehindOwn(ahead, pending.queue.head.workload.id)
     return None if pending.waiting is None else pending.waiting.reason
-
-
-def told(pending: Pending, names: Names) -> tuple[str, str]:
-    """Short word and sentence; behind others, the sentence goes on with what keeps the first of them."""
-    reason = reason_of_pending(pending)
-    if reason is None:
-        return NEW, NEW_SENTENCE
-    sentence = words.sentence(reason, names)
-    if isinstance(reason, BehindOwn) and pending.queue is not None and pending.queue.head.waiting is not None:
-        sentence += f"; of that one: {words.sentence(pending.queue.head.waiting.reason, names)}"
-    return CODES[type(reason)], sentence

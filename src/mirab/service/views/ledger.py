@@ -1,0 +1,167 @@
+"""The accruals beside a running service: caught up with the journal in the background, then told each record."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TYPE_CHECKING
+
+import structlog
+
+from mirab.model.codec import decode
+from mirab.model.events import Event
+from mirab.model.plans import Plan
+from mirab.model.units import AccountPath, Instant
+from mirab.service.views.accruals import Accruals, Got
+
+if TYPE_CHECKING:
+    from mirab.service.live import Live
+
+KEEP_EVERY = 20_000
+"""Records after which the cache is written anew."""
+
+log = structlog.get_logger("mirab.ledger")
+
+
+class LiveLedger:
+    """Owed and delivered for the share view. `ready`: it knows all that is recorded.
+
+    `cache`: a file of the service's own that only saves time: without it, or with one of another version, the whole
+    journal is read again.
+    """
+
+    def __init__(self, live: Live, cache: Path | None = None) -> None:
+        self._live = live
+        self._cache = cache
+        self._lock = Lock()
+        self._heard = 0
+        self._kept = 0
+        self._reading: Thread | None = None
+        self.ready = False
+        self.accruals = self._cached() or beginning(live)
+        live.subscribe(self._hear)
+
+    def start(self) -> None:
+        """Catch up with the journal, in a thread of its own."""
+        self._heard = max(self._heard, self._live.store.last()[0])
+        with self._lock:
+            self._follow()
+
+    def catch_up(self) -> None:
+        """Read what is recorded and not taken in yet. Called in the background, or by tests."""
+        self._heard = max(self._heard, self._live.store.last()[0])
+        while not self._read_on():
+            pass
+
+    def _follow(self) -> None:
+        if self._reading is None and self.accruals is not None:
+            self._reading = Thread(target=self._run, name="ledger", daemon=True)
+            self._reading.start()
+
+    def _run(self) -> None:
+        try:
+            self.catch_up()
+        except Exception as error:
+            if not self._live.stopping.is_set():
+                log.error(
+                    "ledger.failed", error=f"{type(error).__name__}: {error}", hint="owed and delivered are absent"
+                )
+
+    def _read_on(self) -> bool:
+        """Whether all that has been heard of is in; from then on records are taken in as they are heard."""
+        accruals = self.accruals
+        if accruals is None:
+            return True
+        for seq, facts, plan in self._live.store.records(after=accruals.seq):
+            if self._live.stopping.is_set():
+                return True
+            with self._lock:
+                accruals.append(seq, facts, plan)
+        with self._lock:
+            self.ready = accruals.seq >= self._heard
+            if self.ready:
+                self._reading = None
+            return self.ready
+
+    def _hear(self, seq: int, facts: Sequence[Event], plan: Plan) -> None:
+        """In the decider's thread."""
+        with self._lock:
+            self._heard = seq
+            accruals = self.accruals
+            if accruals is None or not self.ready:
+                return
+            if seq == accruals.seq + 1:
+                accruals.append(seq, facts, plan)
+            elif seq > accruals.seq:
+                self.ready = False
+                self._follow()
+
+    # --- read -------------------------------------------------------------------------------------------------------
+    def got(self, now: Instant) -> dict[AccountPath, Got] | None:
+        """Owed and delivered of each leaf over the window; None = not known yet."""
+        with self._lock:
+            if self.accruals is None or not self.ready:
+                return None
+            return self.accruals.got(now)
+
+    # --- the cache --------------------------------------------------------------------------------------------------
+    def keep(self, always: bool = False) -> bool:
+        """Write the cache, if enough has happened since; whether it did. For quiet moments, and the end."""
+        if self._cache is None or self.accruals is None:
+            return False
+        with self._lock:
+            if self.accruals.seq == self._kept or not (always or self.accruals.seq - self._kept >= KEEP_EVERY):
+                return False
+            data = pickle.dumps((fingerprint(), self.accruals), pickle.HIGHEST_PROTOCOL)
+            self._kept = self.accruals.seq
+        part = self._cache.with_suffix(".part")
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+        part.replace(self._cache)
+        return True
+
+    def _cached(self) -> Accruals | None:
+        """What the file holds, if this version wrote it, about this ledger, and not about a later state of it."""
+        if self._cache is None:
+            return None
+        try:
+            data = self._cache.read_bytes()
+        except OSError:
+            return None
+        try:
+            mark, accruals = pickle.loads(data)
+        except Exception as error:
+            log.warning("ledger.cache_unusable", error=f"{type(error).__name__}: {error}", hint="the journal is read")
+            return None
+        began = self._live.store.meta("began_at")
+        fits = mark == fingerprint() and isinstance(accruals, Accruals) and str(accruals.began_at) == began
+        if not fits or accruals.seq > self._live.store.last()[0]:
+            return None
+        self._kept = accruals.seq
+        return accruals  # type: ignore[no-any-return]
+
+
+def beginning(live: Live) -> Accruals | None:
+    """The books on the ledger's first day; None = the store does not say what it began with."""
+    texts = [live.store.meta(key) for key in ("cluster", "budgets", "policy", "began_at")]
+    if None in texts:
+        return None
+    cluster, budgets, policy, began_at = (json.loads(text or "") for text in texts)
+    return Accruals(decode(cluster), decode(budgets), decode(policy), began_at)
+
+
+def fingerprint() -> str:
+    """Of the source of all that the cache holds."""
+    digest = sha256()
+    for folder in (files("mirab") / "model", files("mirab") / "study", files("mirab") / "service" / "views"):
+        for path in sorted(
+            (each for each in folder.iterdir() if each.name.endswith(".py")), key=lambda each: each.name
+        ):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
