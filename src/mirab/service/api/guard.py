@@ -52,15 +52,20 @@ class Guard:
         request = Request(scope, receive)
         answer = Answer(send, _request_id(request))
         request.state.request_id = answer.request_id
+        body_read = False
         try:
             receive = await self._admitted(request, receive)
+            body_read = True
             await self.app(scope, receive, answer.send)
         except Exception as error:
             if answer.status:
                 raise
-            if problem_of(error).status == 500:
+            problem = problem_of(error)
+            if problem.status == 500:
                 log.exception("request.failed", request_id=answer.request_id, path=printable(scope["path"]))
-            await respond(problem_of(error), answer.request_id)(scope, receive, answer.send)
+            if not body_read and _brings_body(request):
+                problem.headers["Connection"] = "close"
+            await respond(problem, answer.request_id)(scope, receive, answer.send)
         finally:
             self._note(request, answer)
 
@@ -110,7 +115,7 @@ class Guard:
                     raise _too_large(most)
                 if not message.get("more_body", False):
                     return _replay(bytes(body), receive)
-        raise ProblemError(408, "the body of the request did not arrive in time", headers={"Connection": "close"})
+        raise ProblemError(408, "the body of the request did not arrive in time")
 
     def _note(self, request: Request, answer: Answer) -> None:
         """One line in the log and one observation for the metrics."""
@@ -208,9 +213,12 @@ def _digits(text: str) -> str:
 
 
 def _too_large(most: int) -> ProblemError:
-    return ProblemError(
-        413, f"the body is larger than {most >> 20} MiB: put data into files", headers={"Connection": "close"}
-    )
+    return ProblemError(413, f"the body is larger than {most >> 20} MiB: put data into files")
+
+
+def _brings_body(request: Request) -> bool:
+    """Then the connection is of no use to another request once this one is refused: the body is still to come."""
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
 
 
 def _known_method(method: str) -> str:
