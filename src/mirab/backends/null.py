@@ -96,6 +96,10 @@ class NullBackend:
         """There is no output."""
         return None
 
+    def utilization(self) -> dict[RunId, float]:
+        """Nothing is measured."""
+        return {}
+
     def usage_records(self) -> Iterator[object]:
         """There are no shims that could have kept records."""
         return iter(())

@@ -82,13 +82,11 @@ def check_doors(config: ServeConfig, store: Store, now: int) -> None:
 
 def parts_of(service: Service) -> Parts:
     """What the API speaks for."""
-    from mirab.service.views import Views
-
     config, live, store = service.config, service.live, service.store
     names = tuple(names_of_this_host()) if config.beyond_loopback else ()
     return Parts(
         desk=service.desk,
-        views=Views(live, service.desk),
+        views=service.views,
         live=live,
         store=store,
         outputs=Outputs(service.engine, store),

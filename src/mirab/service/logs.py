@@ -73,13 +73,14 @@ def without_secrets(text: str) -> str:
     return _SECRETS.sub(lambda found: HIDDEN if found.group(1) else f"{found.group(2)}{HIDDEN}", text)
 
 
-def log_decision(seq: int, facts: Sequence[Event], plan: Plan) -> None:
+def log_decision(seq: int, facts: Sequence[Event], plan: Plan, **took_ms: float) -> None:
     """One line for each decision that acted; at level debug also for those that did not."""
+    times = {name: round(value, 2) for name, value in took_ms.items()}
     if plan.actions:
         named = [describe(action) for action in plan.actions[:NAMED]]
-        log.info("decided", seq=seq, facts=len(facts), actions=len(plan.actions), what=named)
+        log.info("decided", seq=seq, facts=len(facts), actions=len(plan.actions), what=named, **times)
     else:
-        log.debug("decided", seq=seq, facts=len(facts), actions=0)
+        log.debug("decided", seq=seq, facts=len(facts), actions=0, **times)
 
 
 def describe(action: Action) -> str:

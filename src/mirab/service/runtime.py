@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mirab.model.plans import Start
+    from mirab.service.desk.desk import Desk
+    from mirab.service.views import Views
 
+LEDGER = "ledger.cache"
 LEAD_PATIENCE = 10.0
 """Seconds to wait for another service on the same store to end, as at a restart."""
 FIRST_CYCLE = 60.0
@@ -58,6 +61,9 @@ class LiveEngine(Engine, Protocol):
     def close(self) -> None:
         """Stop watching; the runs go on."""
 
+    def utilization(self) -> Mapping[RunId, float]:
+        """Mean GPU activity of the runs for which something measures it."""
+
     def output_path(self, workload_id: Any, attempt: int | None = None, stream: str = "out") -> Path | None:
         """The file that an attempt writes."""
 
@@ -74,7 +80,8 @@ class Service:
     metrics: Metrics
     keeper: Keeper
     recovered: Recovered
-    desk: Any
+    desk: Desk
+    views: Views
 
     def start(self) -> None:
         """Tell the engine what it has to know, take in what the settings changed, and begin to decide.
@@ -121,11 +128,16 @@ class Service:
 
 @dataclass(eq=False)
 class Keeper:
-    """What is done between two cycles: snapshots, forgetting old replies, and the last words of a decider."""
+    """What is done between two cycles: caches, forgetting old replies, and the last words of a decider.
+
+    `seen`: the last record that the newest snapshot knows. `keep_ledger`: writes the cache of owed and delivered, if
+    enough has happened or always.
+    """
 
     live: Live
     folder: Path
     seen: int
+    keep_ledger: Callable[[bool], object]
     told: Callable[[], None] = lambda: None
     ended_by: BaseException | None = None
 
@@ -134,11 +146,12 @@ class Keeper:
         self._forgot_at: Instant = 0
 
     def after(self, seq: int, facts: Sequence[Event], plan: Plan, timing: Timing) -> None:
-        log_decision(seq, facts, plan)
+        log_decision(seq, facts, plan, decide_ms=timing.decide * 1e3, append_ms=timing.append * 1e3)
         if seq - self.seen >= SNAPSHOT_RECORDS and monotonic() - self._at >= SNAPSHOT_PAUSE:
             self.snapshot()
         if plan.at - self._forgot_at >= HOUR:
             self._forgot_at = plan.at
+            self._safely("ledger", lambda: self.keep_ledger(False))
             self._safely("replies", lambda: self.live.store.forget_replies(plan.at - REPLIES_KEPT))
 
     def snapshot(self) -> None:
@@ -151,6 +164,7 @@ class Keeper:
         """Before a graceful end: the next start is quick."""
         if self.live.pulse.seq > self.seen:
             self.snapshot()
+        self._safely("ledger", lambda: self.keep_ledger(True))
 
     def _safely(self, what: str, work: Callable[[], object]) -> None:
         """Neither is worth a stop: a snapshot only saves time."""
@@ -203,20 +217,25 @@ def _put_together(
     config: ServeConfig, store: Store, clock: LiveClock, found: Recovered, wrap: Callable[[LiveEngine], LiveEngine]
 ) -> Service:
     from mirab.service.desk.desk import Desk
+    from mirab.service.views import Views
 
     live = Live(store, found.state, clock, found.intents)
     live.pulse.seq = found.seq
     store.on_trouble = lambda text: _store_trouble(live, text)
     engine = wrap(_engine(config, live, found))
     metrics = Metrics(live)
-    keeper = Keeper(live, config.state_dir, seen=found.seq - found.replayed)
+    desk = Desk(live)
+    views = Views(
+        live, desk, activity=lambda run_id: engine.utilization().get(RunId(run_id)), cache=config.state_dir / LEDGER
+    )
+    keeper = Keeper(live, config.state_dir, found.seq - found.replayed, views.ledger.keep)
 
     def after(seq: int, facts: Sequence[Event], plan: Plan, timing: Timing) -> None:
         metrics.after_cycle(seq, facts, plan, timing)
         keeper.after(seq, facts, plan, timing)
 
     decider = Decider(live, engine, coalesce=config.coalesce, on_end=keeper.ended, after=after)
-    return Service(config, store, live, engine, decider, metrics, keeper, found, Desk(live))
+    return Service(config, store, live, engine, decider, metrics, keeper, found, desk, views)
 
 
 def _engine(config: ServeConfig, live: Live, found: Recovered) -> LiveEngine:
