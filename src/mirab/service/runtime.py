@@ -175,12 +175,12 @@ class Keeper:
 
     def ended(self, error: BaseException | None) -> None:
         """The decider has ended; by itself if there is an error."""
-        self.ended_by = error
         if error is not None and not isinstance(error, StoreError):
             seq, what = self.live.pulse.seq, f"{type(error).__name__}: {error}"
             advice = crash_advice(note_crash(self.folder, what, self.live.now()), seq, self.live.pulse.folding)
             if advice:
                 log.critical("crashing.again_and_again", hint=advice)
+        self.ended_by = error
         self.told()
 
 
