@@ -130,6 +130,17 @@ def test_a_fuzzer_finds_no_answer_that_the_document_does_not_describe(quiet: Sta
         assert client.get("/readyz").status_code == 200
 
 
+THERE = {"job_id": "1", "name": "n0", "path": "vision"}
+
+
+def point_at_what_is_there(case: Any) -> None:
+    """Let a case go deeper: a job, a node and an account that exist."""
+    for name in case.path_parameters or {}:
+        case.path_parameters[name] = THERE.get(name, case.path_parameters[name])
+    if isinstance(case.body, dict) and "account" in case.body:
+        case.body["account"] = "vision/video"
+
+
 def fuzz(service: Stage, operation: Any, mode: Any, checks: list[Any]) -> int:
     """How many requests were made for an operation."""
     tried = 0
@@ -147,6 +158,8 @@ def fuzz(service: Stage, operation: Any, mode: Any, checks: list[Any]) -> int:
     def attack(case: Any) -> None:
         nonlocal tried
         tried += 1
+        if tried % 2:
+            point_at_what_is_there(case)
         case.call_and_validate(headers=headers, checks=checks)
 
     try:

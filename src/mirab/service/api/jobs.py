@@ -57,7 +57,7 @@ REFUSED: dict[int | str, dict[str, Any]] = {404: {}, 409: {}}
     "",
     status_code=201,
     response_model=Submitted,
-    responses={200: {"model": DryRun, "description": "With `dry_run`: what would be decided now."}, 409: {}},
+    responses={200: {"model": DryRun, "description": "With `dry_run`: what would be decided now."}, 404: {}, 409: {}},
 )
 def submit(
     who: Annotated[Principal, needs("job.submit")],
