@@ -21,6 +21,8 @@ from mirab.service.auth.failures import FailureLimit
 from mirab.service.auth.peers import Peer, peer_of, unix_ids, user_name
 from mirab.service.auth.principal import Principal
 from mirab.service.auth.tokens import PREFIX, TokenBook, digest_of, first_admin_token
+from mirab.service.desk.errors import DeskError
+from mirab.service.desk.identity import run_as
 from mirab.store import Store, open_store
 from tests.api.stage import Stage, job, stage
 
@@ -150,7 +152,12 @@ def test_without_a_default_a_local_user_has_nothing_until_it_is_granted(store: S
 def test_a_token_runs_nothing_as_root(store: Store) -> None:
     secret, _ = TokenBook(store).issue(ADMIN, 5, "root", [Grant("admin")])
     assert unix_ids("root") is None
-    assert authenticator(store, uid=0).of_token(secret, "x").uid is None
+    who = authenticator(store, uid=0).of_token(secret, "x")
+    assert who.uid is None
+    if os.geteuid() == 0:
+        with pytest.raises(DeskError, match="nothing as root"):
+            run_as(who)
+        assert run_as(authenticator(store, uid=0).of_peer(Peer(1, 0, 0))) == (0, 0), "root itself may"
 
 
 def test_the_kernel_tells_the_peer() -> None:

@@ -17,7 +17,7 @@ def run_as(who: Principal) -> tuple[int | None, int | None]:
     """User and group of a principal's jobs; None = the service's own user, where it may not choose.
 
     Raises:
-        DeskError: the service runs as root, and there is no Unix user of that name.
+        DeskError: the service runs as root, and there is no Unix user of that name, or it is root by a mere token.
     """
     if os.geteuid() != 0:
         return None, None
@@ -30,4 +30,6 @@ def run_as(who: Principal) -> tuple[int | None, int | None]:
             f"{who.user} is no user of this machine, and the service does not run other people's jobs as root: "
             "ask for a user account, or submit over the Unix socket"
         ) from None
+    if known.pw_uid == 0:
+        raise denied("a token runs nothing as root: use one of another user, or submit as root over the Unix socket")
     return known.pw_uid, known.pw_gid
