@@ -114,21 +114,19 @@ class Accruals:
 
     # --- read -------------------------------------------------------------------------------------------------------
     def since(self, now: Instant) -> Instant:
-        """Where the window begins: at the last mark before, or with the ledger."""
-        return self._begin(now)[0]
+        """Where the window that ends now begins: at the last full step before, or with the ledger."""
+        return self.began_at + max(0, now - self.window - self.began_at) // STEP * STEP
 
-    def _begin(self, now: Instant) -> tuple[Instant, dict[AccountPath, Totals]]:
-        found = self._marks[0]
-        for mark in self._marks:
-            if mark[0] > now - self.window:
-                break
-            found = mark
-        return found
+    def _noted(self, at: Instant) -> dict[AccountPath, Totals]:
+        """The totals at a mark, or at a step that nothing has happened since the last record."""
+        if at > self._marks[-1][0]:
+            return {path: totals_at(leaf, at) for path, leaf in self.where.ledger.leaves.items()}
+        return next((noted for mark, noted in reversed(self._marks) if mark <= at), self._marks[0][1])
 
     def got(self, now: Instant) -> dict[AccountPath, Got]:
         """Every leaf over the window that ends now (not before the last record)."""
-        _, begin = self._begin(now)
         now = max(now, self.where.clock)
+        begin = self._noted(self.since(now))
         found = {}
         for path, leaf in self.where.ledger.leaves.items():
             early, late = begin.get(path, _NOTHING), totals_at(leaf, now)
