@@ -48,7 +48,11 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("token", "Who may do what: create, ls, revoke."),
         ("audit", "Who changed what, and why."),
     ),
-    "Decide about budgets": (("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert."),),
+    "Decide about budgets": (
+        ("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert."),
+        ("whatif", "Try other budgets, or an exception, on a log: who gains, who loses."),
+        ("gate", "Check a replay against gates, and keep the answer."),
+    ),
     "Replay a log": (
         ("demo", "Replay a bundled real log under two policies, and compare."),
         ("sim", "Replay a log under one policy, and report."),

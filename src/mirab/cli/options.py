@@ -107,6 +107,12 @@ def log_options(command: F) -> F:
     return _gathered(command, LOG_OPTIONS, "choice", LogChoice)
 
 
+def log_named(command: F) -> F:
+    """The same where another file is the argument: the log is named by ``--log``."""
+    named = click.option("--log", metavar="LOG", required=True, help="The job log to try it on.")
+    return _gathered(command, (named, *LOG_OPTIONS[1:]), "choice", LogChoice)
+
+
 def output_options(command: F) -> F:
     """Where results go, handed on as `output`, an `OutputChoice`."""
     return _gathered(command, OUTPUT_OPTIONS, "output", OutputChoice)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from errno import ETIMEDOUT
 from importlib import import_module
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -25,11 +25,23 @@ if TYPE_CHECKING:
     from mirab.model.trace import Trace
 
 Report = dict[str, Any]
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Replay(Protocol[R_co]):
+    """One replay and what is made of it; `reached` is told the instants that it reaches, in place of a bar."""
+
+    def __call__(
+        self, trace: Trace, policy: Policy, *, quiet: bool = False, reached: Callable[[int], None] | None = None
+    ) -> R_co: ...
+
+
 POLL_S = 0.1
 PARENT_POLL_S = 1.0
 
-_trace: Trace | None = None
-"""What a worker process replays: inherited, not sent."""
+_work: Callable[[int], Any] | None = None
+"""What a worker process does with the number of a replay: inherited with all that it needs, not sent."""
 _reached: Any = None
 """An array in shared memory: the instant that each replay has reached."""
 
@@ -42,23 +54,39 @@ def measured_all(
     trace: Trace, policies: Sequence[Policy], *, jobs: int | None = None, quiet: bool = False
 ) -> list[Report]:
     """The report of each policy, in their order; `jobs` replays at a time (default: as many as there are cores)."""
-    at_once = min(jobs or cores(), len(policies))
+    return replayed_all(measured, [(trace, policy) for policy in policies], jobs=jobs, quiet=quiet)
+
+
+def replayed_all(
+    replayed: Replay[R], pairs: Sequence[tuple[Trace, Policy]], *, jobs: int | None = None, quiet: bool = False
+) -> list[R]:
+    """What `replayed` makes of each trace under its policy, in their order; `jobs` at a time (default: all cores)."""
+    at_once = min(jobs or cores(), len(pairs))
     if at_once == 1:
-        return [measured(trace, policy, quiet=quiet) for policy in policies]
-    global _trace, _reached
+        return [replayed(trace, policy, quiet=quiet) for trace, policy in pairs]
+    global _work, _reached
     context = multiprocessing.get_context("fork")
-    _trace, _reached = trace, context.RawArray("q", len(policies))
+    _work, _reached = _worker(replayed, pairs), context.RawArray("q", len(pairs))
     with ExitStack() as ending:
         pool = ProcessPoolExecutor(at_once, context, initializer=_begin_worker, initargs=(os.getpid(),))
         ending.callback(_end_pool, pool)
-        tell = ending.enter_context(bar(f"{len(policies)} replays", trace.ends_at * len(policies), quiet=quiet))
-        futures = [pool.submit(_measure, number, policy) for number, policy in enumerate(policies)]
+        end = sum(trace.ends_at for trace, _ in pairs)
+        tell = ending.enter_context(bar(f"{len(pairs)} replays", end, quiet=quiet))
+        futures = [pool.submit(_do, number) for number in range(len(pairs))]
         return _results(futures, lambda: tell(sum(_reached)))
 
 
-def _results(futures: Sequence[Future[Report]], tell: Callable[[], None]) -> list[Report]:
+def _worker(replayed: Replay[R], pairs: Sequence[tuple[Trace, Policy]]) -> Callable[[int], R]:
+    def work(number: int) -> R:
+        trace, policy = pairs[number]
+        return replayed(trace, policy, quiet=True, reached=lambda instant: _note(number, instant))
+
+    return work
+
+
+def _results(futures: Sequence[Future[R]], tell: Callable[[], None]) -> list[R]:
     """All results in order; the first failure is raised at once."""
-    waiting: set[Future[Report]] = set(futures)
+    waiting: set[Future[R]] = set(futures)
     while waiting:
         done, waiting = wait(waiting, timeout=POLL_S)
         for future in done:
@@ -67,7 +95,7 @@ def _results(futures: Sequence[Future[Report]], tell: Callable[[], None]) -> lis
     return [future.result() for future in futures]
 
 
-def _check(future: Future[Report]) -> None:
+def _check(future: Future[Any]) -> None:
     from concurrent.futures.process import BrokenProcessPool
 
     try:
@@ -91,9 +119,9 @@ def _outlive_nobody(parent: int) -> None:
     os._exit(Exit.FAILED)
 
 
-def _measure(number: int, policy: Policy) -> Report:
-    assert _trace is not None
-    return measured(_trace, policy, quiet=True, reached=lambda instant: _note(number, instant))
+def _do(number: int) -> Any:
+    assert _work is not None
+    return _work(number)
 
 
 def _note(number: int, instant: int) -> None:

@@ -18,7 +18,7 @@ EXITS = {
     Exit.NOT_FOUND: "a file, a job, a node or an account is not there",
     Exit.DENIED: "you may not",
     Exit.CONFLICT: "an output would overwrite an input, or is named twice; a job or a version is no longer as assumed",
-    Exit.GATE_NOT_MET: "a measure is worse than a gate asks for (kept for `mirab gate`)",
+    Exit.GATE_NOT_MET: "a measure is worse than a gate asks for",
     Exit.TIMED_OUT: "no answer in time, or `--timeout` is over",
     Exit.UNREACHABLE: "no server answers",
     Exit.INTERRUPTED: "stopped by Ctrl-C",

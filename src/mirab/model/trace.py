@@ -9,7 +9,7 @@ from mirab.model.accounts import Budgets
 from mirab.model.events import BudgetsChanged
 from mirab.model.policy import Exemption, Reservation
 from mirab.model.resources import Cluster
-from mirab.model.units import Instant
+from mirab.model.units import Duration, Instant
 from mirab.model.workloads import Arrival, NodeTrouble
 
 
@@ -20,6 +20,7 @@ class Trace:
     Attributes:
         origin: Unix milliseconds of instant 0, for people; None = the log has no calendar.
         starts_at, ends_at: the period that measures are about (first midnight rules count from `starts_at`).
+        shift: instant 0 on the clock of the files beside the log, whose durations count from the log's own start.
     """
 
     arrivals: Sequence[Arrival]
@@ -33,6 +34,7 @@ class Trace:
     origin: int | None = None
     starts_at: Instant = 0
     ends_at: Instant = 0
+    shift: Duration = 0
     notes: Sequence[str] = field(default=())
     """What was inferred or assumed, to be shown to the person."""
     rows: int = 0

@@ -36,13 +36,13 @@ def html_page(reports: Sequence[Report]) -> str:
     if not 1 <= len(reports) <= MOST:
         raise ValueError(f"a page shows 1 to {MOST} replays, not {len(reports)}: leave some out, or make several pages")
     of = subject(reports)
-    style, script = _asset("page.css"), _asset("page.js")
-    return _environment().get_template("page.html.j2").render(
+    style, script = asset("page.css"), asset("page.js")
+    return environment().get_template("page.html.j2").render(
         of=of,
         title=_title(of),
         style=Markup(style),
         script=Markup(script),
-        policy=_security_policy(style, script),
+        policy=security_policy(style, script),
         scene=scene(of.first)[0],
         lede=pagehead.lede(of),
         cards=[] if of.several else pagehead.cards(of),
@@ -67,7 +67,7 @@ def _title(of: Subject) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("mirab.study"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -87,11 +87,11 @@ def _tight(text: str) -> str:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return files("mirab.study").joinpath("templates", name).read_text("utf-8")
 
 
-def _security_policy(style: str, script: str) -> str:
+def security_policy(style: str, script: str) -> str:
     return (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"

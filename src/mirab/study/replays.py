@@ -36,13 +36,27 @@ def replay_report(
         ValueError: the trace's period ends before it starts, its node events name a node that the cluster does not
             have, or two workloads have one id.
     """
+    measures, cost = measure(trace, policy, journals=journals, progress=progress, until=until, finished=finished)
+    return measures.report(cost)
+
+
+def measure(
+    trace: Trace,
+    policy: Policy,
+    *,
+    journals: Sequence[Journal] = (),
+    progress: Callable[[Instant], None] | None = None,
+    until: Instant | None = None,
+    finished: Callable[[Replayed], None] | None = None,
+) -> tuple[Measures, dict[str, Any]]:
+    """The same before it is put into a report: everything that was counted, and what the replay cost."""
     measures = Measures(trace, policy)
     began = time.perf_counter()
     done = replay(trace, policy, journals=(measures, *journals), progress=progress, until=until, attach=measures.attach)
     wall = time.perf_counter() - began
     if finished is not None:
         finished(done)
-    return measures.report(performance(wall, len(trace.arrivals), done.passes))
+    return measures, performance(wall, len(trace.arrivals), done.passes)
 
 
 def performance(wall_s: float, workloads: int, passes: int) -> dict[str, Any]:

@@ -1,0 +1,311 @@
+"""What if the budgets were others: the present and a proposal on the same arrivals, account by account, luck set apart.
+
+Both replays are cut into days, and the days are drawn again for both alike (`resampling`). A difference that the draws
+explain is called noise. Nothing here replays: it is told the days and reports of two replays.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, log
+from operator import mul
+from typing import Any, TypeAlias
+
+from mirab import __version__
+from mirab.model.units import AccountPath
+from mirab.study.catalogue import Report
+from mirab.study.days import AccountDays, Days, gathered, nothing, percentile, shares_of, summed
+from mirab.study.resampling import (
+    FEWEST_DAYS,
+    LUCK,
+    Draw,
+    block_days,
+    draw_days,
+    freedom,
+    spreads,
+    standard_error,
+)
+
+Json: TypeAlias = dict[str, Any]
+
+ALL = "*"
+"""The name of all accounts together, which no account can have."""
+_SMALLEST = {"kept": 0.001, "wait_p50_s": 5.0, "wait_p90_s": 5.0}
+"""A difference smaller than this is none, whatever the spread: a tenth of a per cent, five seconds; else a GPU-hour."""
+_MINUTE = 60.0
+_GRID = tuple(1000 * 1.05**step for step in range(330))
+"""Waits are counted up to each of these (milliseconds, 5 % apart, to 100 days) when their spread is worked out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """One number of an account that is compared.
+
+    Attributes:
+        better: +1 more is better, -1 less is.
+    """
+
+    key: str
+    name: str
+    better: int
+    kind: str
+
+
+ASPECTS = (
+    Aspect("delivered", "delivered", +1, "hours"),
+    Aspect("used", "used", +1, "hours"),
+    Aspect("kept", "kept", +1, "ratio"),
+    Aspect("wait_p50_s", "median wait", -1, "span"),
+    Aspect("wait_p90_s", "p90 wait", -1, "span"),
+    Aspect("lost", "lost", -1, "hours"),
+)
+"""``kept``: the delivered part of what was owed, judged at each midnight over the window. ``delivered``: that part of
+all that was owed in the log, unit-hours. ``used``: all that ran. Waits to the first start. ``lost``: slot-hours to
+preemption."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two replays."""
+
+    report: Report
+    days: Days
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is compared, beside the replays.
+
+    Attributes:
+        heirs: account of the present -> the account of the proposal that goes on for it.
+        changes: what differs in the budgets; `policy`: settings that differ, with both values; as records.
+        exceptions: the exceptions that are tried, as records; empty where budgets are.
+        notes: sentences for the reader.
+    """
+
+    heirs: Mapping[AccountPath, AccountPath] = field(default_factory=dict)
+    changes: Sequence[Json] = ()
+    policy: Sequence[Json] = ()
+    exceptions: Sequence[Json] = ()
+    notes: Sequence[str] = ()
+
+
+def whatif(
+    present: Side, proposed: Side, question: Question | None = None, *, draws: Sequence[Draw] | None = None
+) -> Json:
+    """Everything about the comparison as JSON with stable keys; see docs/howto/whatif.md."""
+    question = question or Question()
+    home = _home(question.heirs)
+    before, after = gathered(present.days, home), proposed.days
+    names = list(dict.fromkeys([*before.accounts, *after.accounts]))
+    count = before.count
+    draws = draw_days(count, len(names)) if draws is None else draws
+    pairs = {name: (before.accounts.get(name) or nothing(count), after.accounts.get(name) or nothing(count))
+             for name in names}  # fmt: skip
+    pairs[ALL] = (summed(before), summed(after))
+    judged = {aspect.key: _judged(aspect, pairs, count, draws) for aspect in ASPECTS}
+    shares = shares_of(present.report["by_account"], home), shares_of(proposed.report["by_account"], str)
+    rows = [_row(name, pairs[name], shares, judged) for name in names]
+    return {
+        "mirab": __version__,
+        "log": present.report["input"]["name"],
+        "unit": present.report["input"]["unit"],
+        "changes": list(question.changes),
+        "policy": list(question.policy),
+        "exceptions": [each | {"cost": _cost(each, rows)} for each in question.exceptions],
+        "method": _method(count, len(draws)),
+        "all": _row(ALL, pairs[ALL], shares, judged),
+        "accounts": rows,
+        "notes": list(question.notes),
+        "reports": {"present": present.report, "proposed": proposed.report},
+    }
+
+
+def _home(heirs: Mapping[AccountPath, AccountPath]) -> Callable[[str], str]:
+    """Where an account of the present stands in the proposal; own work of an inner account goes with it."""
+
+    def home(path: str) -> str:
+        if path.endswith("/*"):
+            return f"{heirs.get(AccountPath(path[:-2]), path[:-2])}/*"
+        return heirs.get(AccountPath(path), path)
+
+    return home
+
+
+def _method(days: int, draws: int) -> Json:
+    return {"days": days, "block_days": block_days(days), "draws": draws, "luck": LUCK, "enough": days >= FEWEST_DAYS}
+
+
+# --- the numbers of all accounts --------------------------------------------------------------------------------------
+Pair: TypeAlias = tuple[AccountDays, AccountDays]
+Point: TypeAlias = tuple[float | None, float | None]
+
+
+def _judged(aspect: Aspect, pairs: Mapping[str, Pair], days: int, draws: Sequence[Draw]) -> dict[str, Json]:
+    """Before, after, difference, spread and verdict of one number of every account: one family of comparisons."""
+    points = {name: (_point(aspect, one), _point(aspect, other)) for name, (one, other) in pairs.items()}
+    widths = _widths(aspect, points, pairs, days, draws) if days >= FEWEST_DAYS else {}
+    return {name: _verdict(aspect, *point, widths.get(name)) for name, point in points.items()}
+
+
+def _widths(
+    aspect: Aspect,
+    points: Mapping[str, Point],
+    pairs: Mapping[str, Pair],
+    days: int,
+    draws: Sequence[Draw],
+) -> dict[str, float]:
+    """How far each account may move by luck, on the scale that it is compared on (waits: their logarithm)."""
+    differences, errors = {}, {}
+    for name, (one, other) in points.items():
+        if one is not None and other is not None:
+            differences[name] = _scaled(aspect, other) - _scaled(aspect, one)
+            errors[name] = standard_error(_sampled(aspect, pairs[name], draws), days)
+    return spreads(differences, errors, freedom(days))
+
+
+def _scaled(aspect: Aspect, value: float) -> float:
+    """Waits are compared as ratios, a minute more or less being the same to all: a tail of days is no bell."""
+    return log(value + _MINUTE) if aspect.kind == "span" else value
+
+
+def _spread(aspect: Aspect, before: float, difference: float, width: float) -> float:
+    """The width in the number's own unit, on the side to which it moved."""
+    if aspect.kind != "span":
+        return width
+    return (before + _MINUTE) * (exp(width) - 1 if difference > 0 else 1 - exp(-width))
+
+
+def _verdict(aspect: Aspect, before: float | None, after: float | None, width: float | None) -> Json:
+    """``better``, ``worse``, ``noise``, ``same``, or ``unknown`` where there are too few days or no numbers."""
+    told: Json = {"before": _round(before), "after": _round(after), "difference": None, "spread": None}
+    if before is None or after is None:
+        return told | {"verdict": "same" if before == after else "unknown"}
+    difference = after - before
+    spread = None if width is None else _spread(aspect, before, difference, width)
+    told |= {"difference": _round(difference), "spread": _round(spread)}
+    if not difference:
+        return told | {"verdict": "same"}
+    if spread is None:
+        return told | {"verdict": "unknown"}
+    if abs(difference) <= max(spread, _SMALLEST.get(aspect.key, 1.0)):
+        return told | {"verdict": "noise"}
+    return told | {"verdict": "better" if difference * aspect.better > 0 else "worse"}
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _point(aspect: Aspect, days: AccountDays) -> float | None:
+    """The number of the whole log."""
+    if aspect.kind == "span":
+        return percentile(sorted(wait for day in days.waits for wait in day), _PERCENT[aspect.key])
+    if aspect.key == "kept":
+        return _kept(days.judged, (1,) * len(days.owed))
+    if aspect.key == "delivered":
+        return _delivered(days, (1,) * len(days.owed))
+    return float(sum(getattr(days, aspect.key)))
+
+
+_PERCENT = {"wait_p50_s": 50, "wait_p90_s": 90}
+
+
+def _kept(midnights: Sequence[tuple[float, float]], weights: Sequence[int]) -> float | None:
+    """Delivered part of what was owed, over all midnights."""
+    due = sum(map(mul, weights, (owed for owed, _ in midnights)))
+    return sum(map(mul, weights, (got for _, got in midnights))) / due if due > 0 else None
+
+
+def _sampled(aspect: Aspect, pair: Pair, draws: Sequence[Draw]) -> list[float]:
+    """The difference in each draw."""
+    one, other = (_sampler(aspect, days) for days in pair)
+    return [_scaled(aspect, other(draw)) - _scaled(aspect, one(draw)) for draw in draws]
+
+
+def _sampler(aspect: Aspect, days: AccountDays) -> Callable[[Draw], float]:
+    if aspect.kind == "span":
+        return _wait_sampler(days, _PERCENT[aspect.key])
+    if aspect.key == "kept":
+        return lambda draw: _kept(days.judged, draw.weights) or 0.0
+    if aspect.key == "delivered":
+        return lambda draw: _delivered(days, draw.weights)
+    values: list[float] = getattr(days, aspect.key)
+    return lambda draw: sum(map(mul, draw.weights, values))
+
+
+def _delivered(days: AccountDays, weights: Sequence[int]) -> float:
+    """The part that was kept, of all that was owed."""
+    return sum(map(mul, weights, days.owed)) * (_kept(days.judged, weights) or 0.0)
+
+
+def _wait_sampler(days: AccountDays, percent: int) -> Callable[[Draw], float]:
+    """A percentile of the waits of drawn days, to the next step of the grid: by bisection over counts up to a step."""
+    ascending = [sorted(day) for day in days.waits]
+    sizes = [len(day) for day in ascending]
+    rows: dict[int, list[int]] = {}
+
+    def counts(step: int) -> list[int]:
+        found = rows.get(step)
+        if found is None:
+            found = rows[step] = [bisect_right(day, _GRID[step]) for day in ascending]
+        return found
+
+    def sample(draw: Draw) -> float:
+        rank = -(-percent * sum(map(mul, draw.weights, sizes)) // 100)
+        low, high = 0, len(_GRID) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if sum(map(mul, draw.weights, counts(middle))) >= rank:
+                high = middle
+            else:
+                low = middle + 1
+        return _GRID[low] / 1000 if low else 0.0
+
+    return sample
+
+
+# --- one account ------------------------------------------------------------------------------------------------------
+def _row(
+    name: str,
+    pair: Pair,
+    shares: tuple[Mapping[str, float], Mapping[str, float]],
+    judged: Mapping[str, dict[str, Json]],
+) -> Json:
+    """One account, or all of them."""
+    found = {aspect.key: judged[aspect.key][name] for aspect in ASPECTS}
+    before, after = (sum(each.values()) if name == ALL else each.get(name, 0.0) for each in shares)
+    owed = {"before": _round(sum(pair[0].owed)), "after": _round(sum(pair[1].owed))}
+    count = {"before": sum(map(len, pair[0].waits)), "after": sum(map(len, pair[1].waits))}
+    return {
+        "account": name,
+        "share": {"before": round(before, 9), "after": round(after, 9)},
+        "owed": owed,
+        "workloads": count,
+        **found,
+        "verdict": overall([found[aspect.key]["verdict"] for aspect in ASPECTS]),
+    }
+
+
+def overall(verdicts: Sequence[str]) -> str:
+    """``gains``, ``loses``, ``both``, ``noise``, ``same`` or ``unknown``, from the verdicts of its numbers."""
+    better, worse = "better" in verdicts, "worse" in verdicts
+    if better or worse:
+        return "both" if better and worse else "gains" if better else "loses"
+    return next((word for word in ("noise", "unknown") if word in verdicts), "same")
+
+
+def _cost(tried: Json, rows: Sequence[Json]) -> list[Json]:
+    """What an exception costs others: unit-hours used, and delivered of what was owed, that they do not get."""
+    cost = []
+    for row in rows:
+        own = row["account"] == tried["account"] or row["account"].startswith(f"{tried['account']}/")
+        if own or row["used"]["difference"] is None:
+            continue
+        used, delivered = row["used"], row["delivered"]
+        if used["difference"] < 0 or delivered["difference"] < 0:
+            cost.append({"account": row["account"], "used": used["difference"], "delivered": delivered["difference"],
+                         "verdict": overall([used["verdict"], delivered["verdict"]])})  # fmt: skip
+    return sorted(cost, key=lambda each: (min(each["used"], each["delivered"]), each["account"]))
