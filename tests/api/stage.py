@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from mirab.service.desk.desk import Desk
 from mirab.service.live import Live
 from mirab.service.loop import Decider
 from mirab.service.recover import Beginning, Wanted, recover
+from mirab.service.views import Views
 from mirab.store import Store, open_store
 from tests.service.house import BUDGETS, nodes
 
@@ -64,7 +65,7 @@ class Outputs:
 class Stage:
     """Everything, until `close`. `http` talks over TCP as nobody; `client` as somebody."""
 
-    def __init__(self, folder: Path, settings: ApiSettings, local: LocalUsers, views: Callable[..., Any]) -> None:
+    def __init__(self, folder: Path, settings: ApiSettings, local: LocalUsers) -> None:
         self.store: Store = open_store(f"sqlite:///{folder}/mirab.db")
         self.store.lead()
         clock = LiveClock()
@@ -75,7 +76,7 @@ class Stage:
         self.outputs = Outputs()
         self.parts = Parts(
             desk=self.desk,
-            views=views(self),
+            views=Views(self.live, self.desk),
             live=self.live,
             store=self.store,
             outputs=self.outputs,
@@ -137,8 +138,6 @@ def job(**fields: Any) -> dict[str, Any]:
 
 @contextmanager
 def stage(folder: Path, settings: ApiSettings | None = None, local: LocalUsers | None = None) -> Iterator[Stage]:
-    from tests.api.views import StoreViews
-
-    made = Stage(folder, settings or ApiSettings(), local or LocalUsers.of_this_process(), StoreViews)
+    made = Stage(folder, settings or ApiSettings(), local or LocalUsers.of_this_process())
     with made.running(folder) as running:
         yield running
