@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -18,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from mirab.service.api.needs import action_of
+from mirab.service.api.page import api_page
 from mirab.service.api.problems import MEDIA_TYPE
 from mirab.service.auth.rules import RULES, Scope
 from tests.api.stage import Stage, stage
@@ -104,6 +106,11 @@ def bounded(schema: dict[str, Any]) -> bool:
         case "object":
             return "maxProperties" in schema
     return True
+
+
+def test_the_page_of_reference_is_what_the_code_says() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
+    assert page.read_text(encoding="utf-8") == api_page(), "run `make docs`"
 
 
 @pytest.mark.slow

@@ -128,10 +128,13 @@ def _policy() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write both pages into the folder given."""
+    """Write the pages into the folder given."""
+    from mirab.service.api.page import api_page
+
     folder = Path(sys.argv[1])
     (folder / "cli.md").write_text(cli_page(), encoding="utf-8")
     (folder / "policy.md").write_text(policy_page(), encoding="utf-8")
+    (folder / "api.md").write_text(api_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ SCRIPT_MAX = 1 << 20
 
 NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$"
 """One line that shows as what it is: no control characters, no line ends, nothing that reverses the text."""
-_DURATION = r"^(0|([0-9]{1,9}(\.[0-9]{1,6})?(ms|min|s|m|h|d|w)){1,6})$"
+DURATION_PATTERN = r"^(0|([0-9]{1,9}(\.[0-9]{1,6})?(ms|min|s|m|h|d|w)){1,6})$"
 _NO_NUL = r"^[^\x00]*$"
 
 
@@ -29,7 +29,9 @@ def _bounded(text: str) -> str:
     return text
 
 
-DurationText = Annotated[str, Field(max_length=64, pattern=_DURATION, examples=["15m"]), AfterValidator(_bounded)]
+DurationText = Annotated[
+    str, Field(max_length=64, pattern=DURATION_PATTERN, examples=["15m"]), AfterValidator(_bounded)
+]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"}, examples=["2026-03-01T12:00:00Z"])]
 Name = Annotated[str, Field(max_length=256, pattern=NAME_PATTERN)]
 AccountText = Annotated[str, Field(max_length=512, pattern=NAME_PATTERN, examples=["llm/pretrain"])]
@@ -286,6 +288,8 @@ class BudgetNode(Request):
 
 
 class BudgetChange(Request):
+    """The whole tree as it is to be: what it leaves out is closed."""
+
     budgets: Annotated[dict[Name, BudgetNode], Field(min_length=1, max_length=10_000)]
     why: Sentence = ""
 
@@ -300,6 +304,8 @@ class BudgetTree(Reply):
 
 # --- nodes ---------------------------------------------------------------------------------------------------------
 class Node(Reply):
+    """A node as it is: what it has, what runs there, and why it takes nothing new if so."""
+
     name: str
     pool: str
     state: Annotated[str, Field(examples=["idle", "mixed", "allocated", "draining", "drained", "down"])]
@@ -383,6 +389,8 @@ class NewToken(Request):
 
 
 class Token(Reply):
+    """A token as it is stored, without itself; or the roles of a local user."""
+
     id: str
     user: str
     grants: list[GrantModel]
@@ -403,6 +411,8 @@ class Tokens(Reply):
 
 
 class Audit(Reply):
+    """A change that somebody made."""
+
     at: Moment
     who: str
     origin: str

@@ -37,6 +37,15 @@ def create_app(parts: Parts) -> FastAPI:
     Raises:
         ValueError: a route does not name the action that it is (a fault in mirab, found before anybody is served).
     """
+    app = routes_alone()
+    app.state.parts = parts
+    app.add_middleware(Guard, parts=parts)
+    problems.install(app)
+    return app
+
+
+def routes_alone() -> FastAPI:
+    """The routes and their document, without anything that could answer."""
     app = FastAPI(
         title="mirab",
         version=__version__,
@@ -47,9 +56,6 @@ def create_app(parts: Parts) -> FastAPI:
         lifespan=_with_threads,
         redirect_slashes=False,
     )
-    app.state.parts = parts
-    app.add_middleware(Guard, parts=parts)
-    problems.install(app)
     for module in (jobs, sharing, nodes, history, people, wellness):
         app.router.routes.extend(module.router.routes)
     check_rules(app)
