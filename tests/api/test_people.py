@@ -21,8 +21,10 @@ from mirab.service.auth.failures import FailureLimit
 from mirab.service.auth.peers import Peer, peer_of, unix_ids, user_name
 from mirab.service.auth.principal import Principal
 from mirab.service.auth.tokens import PREFIX, TokenBook, digest_of, first_admin_token
+from mirab.service.config import load_config
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.identity import run_as
+from mirab.service.doors import local_users_of
 from mirab.store import Store, open_store
 from tests.api.stage import Stage, job, stage
 
@@ -293,3 +295,9 @@ def test_a_role_that_was_taken_away_takes_effect_at_once(service: Stage) -> None
         assert row is not None
         service.parts.tokens.revoke(ADMIN, service.live.now(), row)
         assert client.post("/api/v1/jobs", json=job(account="llm")).status_code == 401
+
+
+@pytest.mark.parametrize(("setting", "role"), [("researcher", "researcher"), ("none", "")])
+def test_what_local_users_are_is_a_setting(tmp_path: Path, setting: str, role: str) -> None:
+    config = load_config({"local_users": setting, "state_dir": str(tmp_path)}, {})
+    assert local_users_of(config) == LocalUsers.of_this_process(role)

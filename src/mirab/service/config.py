@@ -18,6 +18,8 @@ PORT = 7077
 DEFAULT_LISTEN = f"127.0.0.1:{PORT}"
 NONE = "none"
 BACKENDS = ("local", "null")
+LOCAL_USERS = ("researcher", NONE)
+METRICS = ("open", "token")
 SYSTEM_STATE = "/var/lib/mirab"
 
 
@@ -67,6 +69,9 @@ SETTINGS: tuple[Setting, ...] = (
             "Least time between two decisions: what arrives meanwhile is decided and written together."),
     Setting("hosts", "NAME,...", "MIRAB_HOSTS", "",
             "Further names by which clients may call this service over HTTP, besides addresses and localhost."),
+    Setting("local_users", "researcher|none", "MIRAB_LOCAL_USERS", "researcher",
+            "What users of this machine may do over the socket of root's service where nothing was granted to them."),
+    Setting("metrics", "open|token", "MIRAB_METRICS", "open", "Whether /metrics answers without a token."),
     Setting("log_format", "|".join(FORMS), "MIRAB_LOG_FORMAT", "auto",
             "Lines of JSON, or readable ones. auto: JSON unless standard error is a terminal."),
     Setting("log_level", "|".join(LEVELS), "MIRAB_LOG_LEVEL", "info", "The least important lines that are written."),
@@ -96,6 +101,8 @@ class ServeConfig:
     backend: str = "local"
     coalesce: float = 0.05
     hosts: tuple[str, ...] = ()
+    local_users: str = "researcher"
+    metrics: str = "open"
     log_format: str = "auto"
     log_level: str = "info"
 
@@ -195,6 +202,8 @@ def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeC
         backend=get("backend").choice(BACKENDS),
         coalesce=get("coalesce").seconds(),
         hosts=tuple(name.strip() for name in get("hosts").text.split(",") if name.strip()),
+        local_users=get("local_users").choice(LOCAL_USERS),
+        metrics=get("metrics").choice(METRICS),
         log_format=get("log_format").choice(FORMS),
         log_level=get("log_level").choice(LEVELS),
     )

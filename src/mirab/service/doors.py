@@ -19,7 +19,7 @@ from mirab.service.api.ports import ApiSettings
 from mirab.service.api.server import ApiServer, address_of, listening, names_of_this_host
 from mirab.service.auth.authenticate import Authenticator, LocalUsers
 from mirab.service.auth.tokens import first_admin_token, is_local, valid
-from mirab.service.config import ConfigError, ServeConfig
+from mirab.service.config import NONE, ConfigError, ServeConfig
 from mirab.service.runtime import LiveEngine, Service
 from mirab.store import Store
 
@@ -90,11 +90,16 @@ def parts_of(service: Service) -> Parts:
         live=live,
         store=store,
         outputs=Outputs(service.engine, store),
-        auth=Authenticator(store, live.now, LocalUsers.of_this_process()),
+        auth=Authenticator(store, live.now, local_users_of(config)),
         trouble=lambda: live.pulse.why_not_ready,
         metrics=service.metrics,
-        settings=ApiSettings(hosts=(*config.hosts, *names)),
+        settings=ApiSettings(hosts=(*config.hosts, *names), metrics_open=config.metrics == "open"),
     )
+
+
+def local_users_of(config: ServeConfig) -> LocalUsers:
+    """What users of this machine may do over the socket."""
+    return LocalUsers.of_this_process("" if config.local_users == NONE else config.local_users)
 
 
 def _welcome(service: Service, addresses: Sequence[str], token: str | None, say: Say) -> None:

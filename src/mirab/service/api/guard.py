@@ -163,7 +163,7 @@ def check_host(request: Request, known: tuple[str, ...]) -> None:
     host = _host_of(f"//{request.headers.get('host', '')}")
     if host is None or not (host == "localhost" or host in known or _is_address(host)):
         raise ProblemError(
-            421, "the service is not known under this name: use its address, or start it with --allow-host NAME"
+            421, "the service is not known under this name: use its address, or start it with --hosts NAME"
         )
 
 
