@@ -129,6 +129,8 @@ class Book:
             self.ended[workload] = None
         if array is not None:
             self.stirred[array] = None
+            if array in self.dependents:
+                self.ended[array] = None
         if workload in self.after:
             self.ended.update((dependency.job, None) for dependency in self.after[workload])
 
@@ -138,7 +140,7 @@ class Book:
             self.stirred[array] = None
 
     def prune(self, state: State, array: WorkloadId) -> Tasks | None:
-        """Forget the tasks of an array that have ended; None = all have, and who waits for the array is to be told."""
+        """Forget the tasks of an array that have ended; None = all have."""
         tasks = self.arrays.get(array)
         if tasks is None:
             return None
@@ -147,8 +149,6 @@ class Book:
         if tasks.live:
             return tasks
         del self.arrays[array]
-        if array in self.dependents:
-            self.ended[array] = None
         return None
 
     # --- read -------------------------------------------------------------------------------------------------------
