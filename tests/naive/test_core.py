@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirab.core.ordering import Key, leaf_key, queue_key
+from mirab.core.ordering import Key, by_ratio, queue_key
 from mirab.core.queues import Queue
 from mirab.core.shares import Account
 from mirab.core.state import State
@@ -97,7 +97,7 @@ def same_order(state: State, history: History, now: int) -> None:
     trial = Trial(state, now)
     lines = {leaf: line for leaf in state.accounts.values() if leaf.leaf and (line := line_of(trial, leaf))}
     heads, found = [], 0
-    for leaf in sorted(lines, key=lambda leaf: leaf_key(trial, leaf, lines[leaf])):
+    for leaf in sorted(lines, key=lambda leaf: by_ratio(trial, leaf)):
         queues = [queue for _, queue in lines[leaf]]
         for queue in queues:
             entries = [pending.workload.id for pending in queue.entries]

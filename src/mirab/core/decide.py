@@ -18,7 +18,7 @@ from mirab.core.shares import Account
 from mirab.core.state import State
 from mirab.core.trial import Trial
 from mirab.core.turns import Rules, Turns
-from mirab.core.victims import Reach, claimants, survey_due
+from mirab.core.victims import able_shapes, survey_due, takers
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
     AwaitingCheckpoint,
@@ -34,7 +34,7 @@ from mirab.model.reasons import (
 from mirab.model.units import HOUR, UNIT, WHOLE, Duration, Instant
 
 STALE: Duration = HOUR
-"""The numbers in the reason of a gang that only waits are renewed when they have been due for so long."""
+"""The numbers in the reason of who only waits are renewed when they have been due for so long."""
 
 
 def decide(state: State, now: Instant) -> Plan:
@@ -94,6 +94,9 @@ def _join_all(trial: Trial, turns: Turns) -> None:
         turns.join_for_room(info)
     if trial.surveyed:
         _join_claimants(trial, turns)
+    elif state.newly_exposed and trial.policy.preemption == "budget":
+        for queue in takers(trial):
+            turns.join(queue)
     for queue, ripe_at in state.awaiting.items():
         if ripe_at <= trial.now:
             turns.join(queue)
@@ -122,19 +125,24 @@ def _shapes_to_try(trial: Trial) -> list[ShapeInfo]:
 
 def _join_claimants(trial: Trial, turns: Turns) -> None:
     """Queues that may stop somebody's run, and gangs whose time it is to ask for a hold."""
-    reaches = claimants(trial) if trial.policy.preemption != "none" else {}
-    for size, infos in trial.state.waiting_sizes.items() if reaches else ():
-        able = [leaf.path for leaf, reach in reaches.items() if reach.suffices(size)]
-        for info in infos if able else ():
-            if info.charged and not info.gang:
-                for path in able:
-                    for queue in info.queues.get(path, {}).values():
-                        turns.join(queue)
-    for leaf, queues in trial.state.gangs.items():
-        may_hold, reach = _may_have_hold(trial, leaf), reaches.get(leaf)
-        for queue in queues:
-            if queue.info.charged and _asks_again(trial, queue, may_hold, reach):
-                turns.join(queue)
+    for leaf in trial.state.accounts.values():
+        able, may_hold = able_shapes(trial, leaf), _may_have_hold(trial, leaf)
+        for info, queues in leaf.shapes.items() if able or may_hold else ():
+            for queue in queues:
+                if _asks_again(trial, queue, may_hold, info in able) if info.gang else info in able:
+                    turns.join(queue)
+    if trial.now // HOUR > trial.state.seen_at // HOUR:
+        _join_stale(trial, turns)
+
+
+def _join_stale(trial: Trial, turns: Turns) -> None:
+    """Queues of which the reason has been due for long: its numbers are renewed."""
+    for leaf in trial.state.accounts.values():
+        for queues in leaf.shapes.values():
+            for queue in queues:
+                waiting = queue.head.waiting
+                if waiting is not None and waiting.again_at + STALE <= trial.now:
+                    turns.join(queue)
 
 
 def _may_have_hold(trial: Trial, leaf: Account) -> bool:
@@ -146,18 +154,14 @@ def _may_have_hold(trial: Trial, leaf: Account) -> bool:
     )
 
 
-def _asks_again(trial: Trial, queue: Queue, may_hold: bool, reach: Reach | None) -> bool:
-    """Whether a gang may get another answer than last time.
-
-    It was refused a hold that it may have now; or its last answer is old, and there may be nodes to hold or runs to
-    stop by now. If it only waits, its reason is told anew when its numbers are stale.
+def _asks_again(trial: Trial, queue: Queue, may_hold: bool, able: bool) -> bool:
+    """Whether a gang may get another answer than last time: it was refused a hold that it may have now; or its last
+    answer is old, and there may be nodes to hold or runs to stop by now.
     """
     waiting = queue.head.waiting
-    if waiting is None or waiting.again_at + STALE <= trial.now:
+    if waiting is None or (waiting.again_at <= trial.now and (may_hold or able)):
         return True
-    if may_hold and (not trial.policy.contract or isinstance(waiting.reason, HoldTaken | HoldNotOwed)):
-        return True
-    return waiting.again_at <= trial.now and (may_hold or (reach is not None and reach.suffices(queue.info.size)))
+    return may_hold and (not trial.policy.contract or isinstance(waiting.reason, HoldTaken | HoldNotOwed))
 
 
 def _all_behind(trial: Trial, blocked: Queue, others: list[Queue]) -> None:

@@ -320,10 +320,11 @@ def drop_hold(state: State, pending: Pending) -> None:
         pending.waiting = None
         if pending.queue is not None:
             state.unexplained[pending.queue] = None
-        for run_id in state.victims.pop(pending.workload.id, {}):
-            state.orphans[run_id] = state.runs[run_id]
+        orphans = {run_id: state.runs[run_id] for run_id in state.victims.pop(pending.workload.id, {})}
+        state.orphans.update(orphans)
         state.version += 1
-        state.claims += 1
+        if orphans or not granted.claim:
+            state.claims += 1
 
 
 def end_reservation(state: State, reservation_id: str) -> None:

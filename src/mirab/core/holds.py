@@ -211,7 +211,7 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
 
 def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) -> NodeMask:
     """Whole nodes that could be clear within the horizon: a bound that costs nothing per run once it is known."""
-    added = max(queue.info.rates) * queue.info.commitment
+    added = queue.info.stake
     mine = queue.user.account
     for leaf, mask in trial.pinned(number).items():
         if mask & among and not (trial.ratio(leaf) >= 1.0 if leaf is mine else trial.may_take(mine, leaf, added)):
@@ -221,7 +221,7 @@ def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) ->
 
 def _claimable(trial: Trial, queue: Queue, number: int) -> list[tuple[Instant, Run, bool]]:
     """(when it is gone, run, whether it would be stopped for it) for all runs of a pool, latest first."""
-    added = max(queue.info.rates) * queue.info.commitment
+    added = queue.info.stake
     may: dict[Account, bool] = {}
     found = [
         (*_gone_at(trial, queue, run, added, may), run)

@@ -66,15 +66,7 @@ class Bank:
 
     def give(self, given: Allocation) -> None:
         """Undo `take`."""
-        width, rest, free = given.slots_per_node, given.mask, self.free
-        for level in range(self.slots - width, -1, -1):
-            moved = free[level] & rest
-            if moved:
-                free[level] ^= moved
-                free[level + width] |= moved
-                rest ^= moved
-                if not rest:
-                    break
+        give(self.free, given.mask, given.slots_per_node)
         self._count(given, -1)
 
     def _count(self, given: Allocation, sign: int) -> None:
@@ -115,6 +107,18 @@ class Bank:
     def used_charge(self, among: NodeMask) -> ChargeRate:
         """Charge units of the used slots on the nodes of a set."""
         return (among.bit_count() * self.slots - self.free_slots(among)) * self.pool.weight
+
+
+def give(free: list[NodeMask], nodes: NodeMask, width: int) -> None:
+    """`width` slots more are free on each of the nodes. `free[b]`: nodes with exactly b slots free."""
+    for level in range(len(free) - 1 - width, -1, -1):
+        moved = free[level] & nodes
+        if moved:
+            free[level] ^= moved
+            free[level + width] |= moved
+            nodes ^= moved
+            if not nodes:
+                break
 
 
 class NodeState:

@@ -60,6 +60,7 @@ class ShapeInfo:
         "shape",
         "size",
         "slots",
+        "stake",
         "stay",
         "widths",
     )
@@ -78,6 +79,8 @@ class ShapeInfo:
         """The contract in force: what was asked, bounded by the cap."""
         self.commitment = commitment
         """How long a start counts as committed."""
+        self.stake = max(rates, default=0) * commitment
+        """The most that a start commits its account to."""
         self.stay = stay
         """How long after its start it can be made to have left; `FOREVER` = not known."""
         self.charged = charged

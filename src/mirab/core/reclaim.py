@@ -7,7 +7,7 @@ from mirab.core.queues import Pending, Queue, User
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
-from mirab.core.victims import Reach, eligible
+from mirab.core.victims import eligible, reach_of
 from mirab.model.plans import Hold
 from mirab.model.reasons import PreemptedFor
 
@@ -40,23 +40,21 @@ def _who(trial: Trial, queue: Queue) -> Account | User | int:
 
 
 def _look(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing:
-    found = eligible(trial, queue, pending)
-    if not found:
-        return NoClearing(0)
-    names = tuple(run.id for run in found)
-    reach = trial.reaches.get(names)
+    reach = reach_of(trial, queue.user.account, queue.info.stake) if queue.info.charged else None
     if reach is None:
-        reach = trial.reaches[names] = Reach(trial, found)
-    return _search(trial, queue, found, reach)
+        return NoClearing(0)
+    nodes = reach.cleared(trial, queue.info.pools)
+    if not reach.suffices(trial, queue.info):
+        return NoClearing(reach.runs, nodes)
+    found = eligible(trial, queue, pending)
+    return _search(trial, queue, found, nodes) if found else NoClearing(0)
 
 
-def _search(trial: Trial, queue: Queue, found: list[Run], reach: Reach) -> Clearing | NoClearing:
+def _search(trial: Trial, queue: Queue, found: list[Run], nodes: int) -> Clearing | NoClearing:
+    """`nodes`: how many could be cleared, for the reason if there is no plan."""
     info, now = queue.info, trial.now
     owed = trial.ratio(queue.user.account) < 1.0
     grace = trial.policy.checkpoint_grace if owed else trial.policy.surplus_checkpoint_grace
-    nodes = max((reach.added[number] for number in info.pools), default=0)
-    if not reach.suffices(info.size):
-        return NoClearing(len(found), nodes)
     urgent = info.min_runtime <= trial.policy.urgent_minimum
     ripe = found if urgent else [run for run in found if run.ripe_at(now, grace) <= now]
     plan = _clear_any(trial, queue, ripe)
@@ -100,11 +98,11 @@ def claim(trial: Trial, queue: Queue, pending: Pending, plan: Clearing) -> None:
 def reason_for(trial: Trial, queue: Queue, pending: Pending, run: Run, hold: bool = False) -> PreemptedFor:
     """The numbers by which this run had to give way."""
     mine, theirs = queue.user.account, run.account
-    added = max(queue.info.rates) * queue.info.commitment
+    added = queue.info.stake
     if mine is theirs:
         ratio_for, ratio_against = trial.ratio(mine), trial.ratio(theirs)
     else:
         ours, against = trial.sides(mine, theirs)
-        ratio_for, ratio_against = trial.ratio(ours, added), trial.ratio(against)
+        ratio_for, ratio_against = trial.ratio_with(ours, added), trial.ratio(against)
     loss = run.loss(trial.now, trial.policy.claimed_loss_cap)
     return PreemptedFor(pending.workload.id, mine.path, ratio_for, ratio_against, loss, not run.charged, hold)

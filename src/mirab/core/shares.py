@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from mirab.core.meter import Commitment, Meter, usage_meter
-from mirab.core.queues import User
+from mirab.core.queues import Queue, ShapeInfo, User
 from mirab.core.runs import Run
 from mirab.model.accounts import Budgets
 from mirab.model.policy import Exemption
@@ -63,12 +63,13 @@ class Account:
         share: its part of the whole cluster, in parts of `WHOLE`; 0 while closed.
         lineage: from the root's child down to itself: paths part where two lineages first differ.
         held: charge that holds granted to its gangs have committed.
+        shapes: its charged queues, by shape.
         exposed: its runs that the contract no longer protects, in the order in which their minimums ended.
     """
 
     __slots__ = (
         "_par_share", "_par_until", "children", "commitment", "entitlement", "equal_users", "exposed", "held",
-        "leaf", "lineage", "parent", "path", "running", "save_for_gangs", "share", "uncharged",
+        "leaf", "lineage", "parent", "path", "running", "save_for_gangs", "shapes", "share", "uncharged",
         "usage", "users", "waiting", "window",
     )  # fmt: skip
 
@@ -89,6 +90,7 @@ class Account:
         self.held: Charge = 0
         self.users: dict[UserName, User] = {}
         self.exposed: dict[RunId, Run] = {}
+        self.shapes: dict[ShapeInfo, dict[Queue, None]] = {}
         self.running = 0
         self.waiting = 0
         self.save_for_gangs = False

@@ -56,6 +56,7 @@ class Space:
         self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
         self._open: dict[tuple[int, Instant], NodeMask] = {}
         self._closing: dict[Size, Instant] = {}
+        self._unclaimed: dict[int, NodeMask] = {}
 
     @property
     def kept(self) -> list[list[Kept]]:
@@ -130,6 +131,7 @@ class Space:
         """What was kept has changed."""
         self._open.clear()
         self._closing.clear()
+        self._unclaimed.clear()
 
     def node_returns(self, place: tuple[int, int]) -> None:
         """An undone drain: the node takes work in this very decision."""
@@ -170,6 +172,17 @@ class Space:
             return [outside | sum(inside)] if len(inside) < 2 else [*inside, outside]
         return [*inside, outside]
 
+    def open_to(self, number: int, info: ShapeInfo) -> NodeMask:
+        """At least the nodes on which the shape may start, for any account, once runs have been given their notice."""
+        kept = self.kept[number]
+        if not kept:
+            return self.usable[number]
+        mask = self._open_until(number, self.now + info.stay + self.policy.grace_max)
+        for entry in kept:
+            if entry.account:
+                mask |= entry.mask
+        return mask
+
     def _open_until(self, number: int, gone: Instant) -> NodeMask:
         """Usable nodes that are kept for nobody before that instant."""
         mask = self._open.get((number, gone))
@@ -179,6 +192,17 @@ class Space:
                 if entry.until < gone:
                     mask &= ~entry.mask
             self._open[number, gone] = mask
+        return mask
+
+    def unclaimed(self, number: int) -> NodeMask:
+        """Usable nodes less those on which nothing may start but what they were cleared for."""
+        mask = self._unclaimed.get(number)
+        if mask is None:
+            mask = self.usable[number]
+            for entry in self.kept[number]:
+                if not entry.until and not entry.account:
+                    mask &= ~entry.mask
+            self._unclaimed[number] = mask
         return mask
 
     def closes_at(self, size: Size) -> Instant:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from mirab.core.queues import User
 from mirab.core.shares import Account, compared, parting
 from mirab.core.state import State
-from mirab.model.units import Charge, Instant
+from mirab.model.units import WHOLE, Charge, Instant
 
 
 class Standings:
@@ -16,10 +18,13 @@ class Standings:
         self.policy = state.policy
         self.now = now
         self.givers: dict[tuple[Account, Charge], list[Account]] = {}
+        self.rivals: dict[Account, list[tuple[Account, Account, float]]] = {}
+        self.above_share: list[Account] | None = None
         self._user_uncharged: dict[User, Charge] = {}
         self.given_uncharged: dict[Account, Charge] = {}
         self._window_start = state.window.at(now)[0]
         self._weighed: dict[Account, tuple[Charge, int]] = {}
+        self._given: dict[Account | User, Charge] = {}
         self._ratios: dict[Account, float] = {}
         self._uncharged_ratios: dict[Account, float] = {}
         self._user_usage: dict[User, Charge] = {}
@@ -31,7 +36,7 @@ class Standings:
         """(U + K with what this decision has added, E in parts of `WHOLE`)."""
         weighed = self._weighed.get(account)
         if weighed is None:
-            used = account.used(self.now)
+            used = account.used(self.now) + self._given.get(account, 0)
             if self.policy.order == "fair-tree":
                 weighed = used, account.share * max(1, self._total_used())
             else:
@@ -45,15 +50,18 @@ class Standings:
             self._all_used = sum(account.used(self.now) for account in self.state.roots)
         return self._all_used
 
-    def ratio(self, account: Account, added: Charge = 0) -> float:
-        """(U + K) / E as this decision has made it, with `added` more."""
-        if added:
-            used, promised = self.weigh(account)
-            return compared(used + added, promised)
+    def ratio(self, account: Account) -> float:
+        """(U + K) / E as this decision has made it."""
         ratio = self._ratios.get(account)
         if ratio is None:
-            ratio = self._ratios[account] = compared(*self.weigh(account))
+            used, promised = self.weigh(account)
+            ratio = self._ratios[account] = used * WHOLE / promised if promised > 0 else inf
         return ratio
+
+    def ratio_with(self, account: Account, added: Charge) -> float:
+        """The same with so much more."""
+        used, promised = self.weigh(account)
+        return compared(used + added, promised)
 
     def may_take(self, mine: Account, theirs: Account, added: Charge) -> bool:
         """Whether runs of leaf `theirs` past their minimum may make room for `added` more of leaf `mine`.
@@ -62,8 +70,10 @@ class Standings:
         """
         if self.ratio(theirs) < 1.0 or self.weigh(mine)[1] <= 0:
             return False
-        ours, against = self.sides(mine, theirs)
-        return self.ratio(ours, added) * (1000 + self.policy.margin) <= self.ratio(against) * 1000
+        sides = self.state.partings.get((mine, theirs))
+        ours, against = self.sides(mine, theirs) if sides is None else sides
+        ratio = self.ratio_with(ours, added) if added else self.ratio(ours)
+        return ratio * (1000 + self.policy.margin) <= self.ratio(against) * 1000
 
     def sides(self, mine: Account, theirs: Account) -> tuple[Account, Account]:
         """Whose ratios are compared: the two accounts where the paths part."""
@@ -92,7 +102,7 @@ class Standings:
     def user_usage(self, user: User) -> Charge:
         used = self._user_usage.get(user)
         if used is None:
-            used = self._user_usage[user] = self.state.user_usage(user, self.now)
+            used = self._user_usage[user] = self.state.user_usage(user, self.now) + self._given.get(user, 0)
         return used
 
     def user_uncharged(self, user: User) -> Charge:
@@ -118,9 +128,14 @@ class Standings:
             self._uncharged_ratios.pop(account, None)
 
     def add_commitment(self, user: User, amount: Charge) -> None:
+        """This decision gives so much to the user: what is known of the standings is as good as forgotten."""
         self.givers.clear()
+        self.rivals.clear()
+        self.above_share = None
+        given = self._given
         for account in user.account.lineage:
-            used, promised = self.weigh(account)
-            self._weighed[account] = used + amount, promised
+            given[account] = given.get(account, 0) + amount
+            self._weighed.pop(account, None)
             self._ratios.pop(account, None)
-        self._user_usage[user] = self.user_usage(user) + amount
+        given[user] = given.get(user, 0) + amount
+        self._user_usage.pop(user, None)

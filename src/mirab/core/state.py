@@ -41,7 +41,7 @@ class State:
         uncharged_runs, exposed_leaves: the runs that the contract does not protect (any more).
         exposures: heap of (end of minimum, run): protection that will run out.
         settlements: heap of (end of commitment, run).
-        gangs: queues large enough for a hold, by leaf; short: those that lack so many nodes for one.
+        short: gangs that lack so many nodes for a hold.
         awaiting: queues whose victims are about to checkpoint, and when they will have.
         unexplained: queues whose head has no reason yet.
         troubled: nodes that are not up.
@@ -77,7 +77,6 @@ class State:
         self.rejected: dict[WorkloadId, Pending] = {}
         self.shapes: dict[tuple[Shape, Duration], ShapeInfo] = {}
         self.waiting_sizes: dict[Size, dict[ShapeInfo, None]] = {}
-        self.gangs: dict[Account, dict[Queue, None]] = {}
         self.short: dict[Queue, int] = {}
         self.awaiting: dict[Queue, Instant] = {}
         self.unexplained: dict[Queue, None] = {}
@@ -313,8 +312,8 @@ class State:
             queue = user.queues[workload.shape] = Queue(user, info)
             info.queues.setdefault(account.path, {})[user.name] = queue
             self.waiting_sizes.setdefault(info.size, {})[info] = None
-            if info.gang:
-                self.gangs.setdefault(account, {})[queue] = None
+            if info.charged:
+                account.shapes.setdefault(info, {})[queue] = None
         queue.push(pending)
         for above in account.lineage:
             above.waiting += queue.info.charged
@@ -336,8 +335,9 @@ class State:
                 self.unexplained[queue] = None
             return
         self.unexplained.pop(queue, None)
-        self._forget_gang(queue)
+        self._forget_shape(queue)
         self.awaiting.pop(queue, None)
+        self.short.pop(queue, None)
         user, info = queue.user, queue.info
         del user.queues[pending.workload.shape]
         waiting = info.queues[user.account.path]
@@ -350,20 +350,20 @@ class State:
                 if not sizes:
                     del self.waiting_sizes[info.size]
 
-    def _forget_gang(self, queue: Queue) -> None:
-        self.short.pop(queue, None)
-        gangs = self.gangs.get(queue.user.account)
-        if gangs is not None:
-            gangs.pop(queue, None)
-            if not gangs:
-                del self.gangs[queue.user.account]
-
     def occupy(self, run: Run) -> None:
         """Its nodes are taken, and it is among the runs."""
         self.banks[run.allocation.pool].take(run.allocation)
         self.runs[run.id] = self.running[run.workload.id] = run
         for account in run.account.lineage:
             account.running += self.uncharged_rate(run)
+
+    def _forget_shape(self, queue: Queue) -> None:
+        shapes = queue.user.account.shapes
+        queues = shapes.get(queue.info)
+        if queues is not None:
+            queues.pop(queue, None)
+            if not queues:
+                del shapes[queue.info]
 
     def will_expose(self, run: Run) -> None:
         """Let it be known when its minimum ends, if the policy lets anybody stop it then."""

@@ -39,7 +39,7 @@ from mirab.model.units import (
 
 if TYPE_CHECKING:
     from mirab.core.clearing import NoClearing
-    from mirab.core.victims import Reach
+    from mirab.core.reach import Reach
 
 
 class Trial(Space, Standings):
@@ -48,6 +48,7 @@ class Trial(Space, Standings):
     Attributes:
         surveyed: it asks for all that waits whose runs might be stopped; reviewing: because it is time to.
         taken: how many of a queue's entries are dealt with.
+        reaches: how far it would reach to stop the runs of some leaves, as things stand.
         hopeless: by who, size and urgency, the least minimum for which no victims were found, and what was said.
         coming: by pool, (node, slots) that will be free once runs that are leaving have left.
     """
@@ -66,7 +67,7 @@ class Trial(Space, Standings):
         self.taken: dict[Queue, int] = {}
         self.hold_of: dict[Account, list[WorkloadId]] = {}
         self.given_charge: dict[Account, ChargeRate] = {}
-        self.reaches: dict[tuple[RunId, ...], Reach] = {}
+        self.reaches: dict[tuple[Account, ...], Reach | None] = {}
         self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
         self.coming: dict[int, list[tuple[int, int]]] = {}
         self.wake_at: Instant = FOREVER
@@ -151,6 +152,7 @@ class Trial(Space, Standings):
             self.release(hold.workload_id)
         self.holds[hold.workload_id] = hold
         self.coming.clear()
+        self.reaches.clear()
         self.hold_changes.append(hold)
         self.keep(hold)
 

@@ -6,72 +6,93 @@ A run may be stopped for a workload only if its minimum is over, and it is uncha
 
 from __future__ import annotations
 
-from mirab.core.queues import Pending, Queue, Size
+from collections.abc import Iterable
+
+from mirab.core.queues import Pending, Queue, ShapeInfo
+from mirab.core.reach import Reach, around
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
-from mirab.model.resources import nodes_of
 from mirab.model.units import Charge
-
-
-class Reach:
-    """How much stopping every run of a set could make room for: a bound that spares most searches.
-
-    `whole[p]`: nodes of pool p that would be clear, `added[p]` those of them that are not now; `part[p]`: most slots
-    that would be free on one node.
-    """
-
-    __slots__ = ("added", "part", "whole")
-
-    def __init__(self, trial: Trial, runs: list[Run]) -> None:
-        self.whole: list[int] = []
-        self.part: list[int] = []
-        self.added: list[int] = []
-        for number, bank in enumerate(trial.banks):
-            usable = trial.usable[number]
-            for entry in trial.kept[number]:
-                if not entry.until and not entry.account:
-                    usable &= ~entry.mask
-            clear, freed = bank.free[bank.slots], dict[int, int]()
-            for run in runs:
-                given = run.allocation
-                if given.pool == number:
-                    clear |= given.mask
-                    if given.slots_per_node < bank.slots:
-                        for node in nodes_of(given.mask & usable):
-                            freed[node] = freed.get(node, 0) + given.slots_per_node
-            best = 0
-            for node, slots in freed.items():
-                slots += bank.level(node)
-                if slots < bank.slots:
-                    clear &= ~(1 << node)
-                    best = max(best, slots)
-            clear &= usable
-            self.whole.append(clear.bit_count())
-            self.added.append((clear & ~bank.free[bank.slots]).bit_count())
-            self.part.append(bank.slots if clear else best)
-
-    def suffices(self, size: Size) -> bool:
-        """Whether it is worth looking for victims for work of that size."""
-        pairs, nodes = size
-        return any(
-            nodes <= self.whole[number] or (nodes == 1 and width <= self.part[number]) for number, width in pairs
-        )
 
 
 def survey_due(trial: Trial) -> bool:
     """Whether this decision has to ask again, for all that waits, whose runs might be stopped.
 
-    It must if something happened that opens new claims, if the minimum of a run has ended that somebody may take, and
-    after `Policy.review`, since standings drift with time.
+    It must if something happened that opens new claims, and after `Policy.review`, since standings drift with time.
     """
-    state = trial.state
-    if state.claims != state.seen_claims or trial.reviewing:
+    if trial.state.claims != trial.state.seen_claims or trial.reviewing:
         return True
-    return any(
-        run.charged and run.account.exposed and trial.ratio(run.account) >= 1.0 and _wanted(trial, run.account)
-        for run in state.newly_exposed
-    )
+    return trial.policy.preemption == "priority" and bool(_newly_wanted(trial))
+
+
+def able_shapes(trial: Trial, leaf: Account) -> dict[ShapeInfo, None]:
+    """The leaf's waiting shapes for which it is worth looking for runs to stop."""
+    first = reach_of(trial, leaf, 0) if leaf.shapes else None
+    able: dict[ShapeInfo, None] = {}
+    for info in leaf.shapes if first is not None else ():
+        if first is not None and first.suffices(trial, info):
+            reach = reach_of(trial, leaf, info.stake)
+            if reach is first or (reach is not None and reach.suffices(trial, info)):
+                able[info] = None
+    return able
+
+
+def takers(trial: Trial) -> list[Queue]:
+    """Charged queues that might stop somebody's run because the minimums of some runs have just ended."""
+    runs = _newly_wanted(trial)
+    found: list[Queue] = []
+    for leaf in trial.state.accounts.values() if runs else ():
+        those = givers(trial, leaf, 0) if leaf.shapes else ()
+        wanted = [run for run in runs if run.account in those]
+        if wanted:
+            found += _takers_in(trial, leaf, Reach(trial, _all_of(trial, those), around(wanted)))
+    return found
+
+
+def _takers_in(trial: Trial, leaf: Account, near: Reach) -> list[Queue]:
+    """Work for one node has to fit on one of theirs; work for several may use others beside them."""
+    found: list[Queue] = []
+    for info in able_shapes(trial, leaf):
+        if info.shape.nodes > 1 or near.suffices(trial, info):
+            found += [queue for queue in leaf.shapes[info] if not info.gang or is_due(trial, queue)]
+    return found
+
+
+def is_due(trial: Trial, queue: Queue) -> bool:
+    """Whether the last answer that a queue was given is old."""
+    waiting = queue.head.waiting
+    return waiting is None or waiting.again_at <= trial.now
+
+
+def reach_of(trial: Trial, leaf: Account, added: Charge) -> Reach | None:
+    """How far it reaches to stop all that may be stopped for `added` more of the leaf; None = nothing may be.
+
+    Runs that this decision has stopped, and those of the same user, count too: it is a bound.
+    """
+    if trial.policy.preemption == "none":
+        return None
+    those = tuple(givers(trial, leaf, added)) if trial.policy.preemption == "budget" else ()
+    if those not in trial.reaches:
+        runs = _all_of(trial, those) if trial.policy.preemption == "budget" else _unprotected(trial)
+        trial.reaches[those] = Reach(trial, runs) if runs else None
+    return trial.reaches[those]
+
+
+def _all_of(trial: Trial, leaves: Iterable[Account]) -> list[Run]:
+    """Runs past their minimum of some leaves, and those that all charged work may stop."""
+    state = trial.state
+    exposed = (run for leaf in leaves for run in leaf.exposed.values())
+    return [*state.orphans.values(), *state.uncharged_runs.values(), *exposed]
+
+
+def _newly_wanted(trial: Trial) -> list[Run]:
+    """Runs whose minimum has just ended and that somebody who waits may take."""
+    return [
+        run
+        for run in trial.state.newly_exposed
+        if run.charged and run.account.exposed and trial.ratio(run.account) >= 1.0 and _wanted(trial, run.account)
+    ]
 
 
 def _wanted(trial: Trial, leaf: Account) -> bool:
@@ -85,27 +106,6 @@ def _wanted(trial: Trial, leaf: Account) -> bool:
     return leaf.waiting > 0
 
 
-def claimants(trial: Trial) -> dict[Account, Reach]:
-    """Leaves whose waiting work might stop somebody's run, and how far it would reach."""
-    state = trial.state
-    waiting = [account for account in state.accounts.values() if account.waiting and account.leaf]
-    if trial.policy.preemption == "priority":
-        reach = Reach(trial, _unprotected(trial))
-        return dict.fromkeys(waiting, reach)
-    reaches: dict[tuple[Account, ...], Reach] = {}
-    found: dict[Account, Reach] = {}
-    common = [*state.orphans.values(), *state.uncharged_runs.values()]
-    if not common and not any(trial.ratio(leaf) >= 1.0 for leaf in state.exposed_leaves):
-        return found
-    for leaf in waiting:
-        those = tuple(givers(trial, leaf, 0))
-        if those or common:
-            if those not in reaches:
-                reaches[those] = Reach(trial, [*common, *(run for each in those for run in each.exposed.values())])
-            found[leaf] = reaches[those]
-    return found
-
-
 def _unprotected(trial: Trial) -> list[Run]:
     state = trial.state
     return [*state.uncharged_runs.values(), *(run for leaf in state.exposed_leaves for run in leaf.exposed.values())]
@@ -117,28 +117,53 @@ def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
         return _of_lower_priority(trial, pending)
     if not queue.info.charged:
         return []
-    state, leaf = trial.state, queue.user.account
-    added = max(queue.info.rates) * queue.info.commitment
+    state, leaf, stopped = trial.state, queue.user.account, trial.stopped
+    added = queue.info.stake
     found = [run for run in state.orphans.values() if not run.stuck]
-    found += [run for run in state.uncharged_runs.values() if run.id not in trial.stopped]
+    found += [run for run in state.uncharged_runs.values() if run.id not in stopped]
     for giver in givers(trial, leaf, added):
         candidates = _of_other_users(trial, queue, added) if giver is leaf else giver.exposed.values()
-        found += [run for run in candidates if run.id not in trial.stopped and run.reservation is None]
+        found += [run for run in candidates if run.id not in stopped and run.reservation is None]
     return found
 
 
 def givers(trial: Trial, leaf: Account, added: Charge) -> list[Account]:
-    """Leaves with runs past their minimum that may be stopped for `added` more of this leaf, itself perhaps."""
+    """Leaves with runs past their minimum that may be stopped for `added` more of this leaf, itself perhaps.
+
+    Theirs is not below its share, and where the paths part the ratios differ by more than the margin.
+    """
     known = trial.givers.get((leaf, added))
     if known is None:
+        known = trial.givers[leaf, added] = []
+        needed: dict[Account, float] = {}
+        for other, ours, bound in _rivals(trial, leaf):
+            if ours not in needed:
+                needed[ours] = trial.ratio_with(ours, added) * (1000 + trial.policy.margin)
+            if other is leaf or needed[ours] <= bound:
+                known.append(other)
+    return known
+
+
+def _rivals(trial: Trial, leaf: Account) -> list[tuple[Account, Account, float]]:
+    """(leaf above its share, our side where the paths part, the ratio of theirs in parts per thousand)."""
+    known = trial.rivals.get(leaf)
+    if known is None:
+        known = trial.rivals[leaf] = []
+        for other in above_share(trial) if trial.weigh(leaf)[1] > 0 else ():
+            ours, against = (leaf, leaf) if other is leaf else trial.sides(leaf, other)
+            known.append((other, ours, trial.ratio(against) * 1000))
+    return known
+
+
+def above_share(trial: Trial) -> list[Account]:
+    """Leaves with runs past their minimum that are not below their share; none whose runs are guaranteed."""
+    known = trial.above_share
+    if known is None:
         state = trial.state
-        may_within = trial.ratio(leaf) >= 1.0 and leaf.share > 0
-        candidates = givers(trial, leaf, 0) if added else list(state.exposed_leaves)
-        known = trial.givers[leaf, added] = [
-            other
-            for other in candidates
-            if (may_within if other is leaf else trial.may_take(leaf, other, added))
-            and not (state.exemptions_in_force and state.guaranteed(other.path))
+        known = trial.above_share = [
+            leaf
+            for leaf in state.exposed_leaves
+            if trial.ratio(leaf) >= 1.0 and not (state.exemptions_in_force and state.guaranteed(leaf.path))
         ]
     return known
 
