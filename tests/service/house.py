@@ -72,9 +72,10 @@ class Engine:
                 self.running[action.run_id] = action
                 self.facts.append(RunStarted(self.at, action.run_id))
         elif isinstance(action, Preempt | Cancel) and action.run_id in self.running:
-            requeue = isinstance(action, Preempt)
+            outcome = Outcome.PREEMPTED
+            if isinstance(action, Cancel):
+                outcome = Outcome.REQUEUED if action.requeue else Outcome.CANCELLED
             del self.running[action.run_id]
-            outcome = Outcome.PREEMPTED if requeue else Outcome.REQUEUED if action.requeue else Outcome.CANCELLED
             self.facts.append(RunEnded(self.at, action.run_id, outcome))
 
     def end(self, workload: str, outcome: Outcome = Outcome.COMPLETED, code: int = 0) -> None:

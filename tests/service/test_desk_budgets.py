@@ -26,6 +26,13 @@ def tree(**vision: Any) -> dict[str, Any]:
     return changed
 
 
+def deep(levels: int) -> dict[str, Any]:
+    made: dict[str, Any] = {"a": {"share": "1%"}}
+    for _ in range(levels):
+        made = {"a": {"share": "1%", "children": made}}
+    return made
+
+
 def change(bench: Bench, who: Principal, budgets: Any, version: str = "*", why: str = "a review") -> Any:
     return bench.desk.set_budgets(who, budgets, version, why)
 
@@ -75,12 +82,17 @@ def test_the_second_of_two_authors_is_told(bench: Bench) -> None:
         ("a: {share: 10%\n", "is not YAML"),
         ("a: {share: 10%}\na: {share: 20%}\n", "line 2: the key 'a' stands twice"),
         ({"a/b": {"share": "50%"}}, "holds a '/'"),
-        ("[" * 5000, "is not"),
+        ("[" * 300, "is not"),
+        (deep(200), "nested more than 100 deep"),
+        (deep(40), "nested more than 32 deep"),
+        ({"a": []}, "holds a list"),
+        ({"a": None}, "holds nothing"),
+        ({"a": {"share": 50}}, "is not a share"),
         ({"*": {"share": "1%"}}, "'*' is what children leave"),
         ({" a": {"share": "1%"}}, "spaces at the ends"),
         ({"a\0": {"share": "1%"}}, "NUL"),
         ({"a": {"share": "1%", "owner": "b\u202ec"}}, "owner of a holds"),
-        ("x" * (5 << 20), "more than 4 MiB"),
+        ("x" * (5 << 20), "more than 256 KiB"),
     ],
 )  # fmt: skip
 def test_what_is_no_tree_is_refused(bench: Bench, budgets: Any, says: str) -> None:

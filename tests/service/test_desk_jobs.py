@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from mirab.model.events import Outcome
@@ -18,18 +21,11 @@ def held_by(bench: Bench, job: str) -> str:
     return type(read(bench.row(job).held)).__name__
 
 
-def fails(kind: str, says: str) -> object:
-    class Check:
-        def __enter__(self) -> None:
-            self.raises = pytest.raises(DeskError, match=says)
-            self.caught = self.raises.__enter__()
-
-        def __exit__(self, *error: object) -> bool:
-            passed = self.raises.__exit__(*error)  # type: ignore[arg-type]
-            assert self.caught.value.kind == kind
-            return bool(passed)
-
-    return Check()
+@contextmanager
+def fails(kind: str, says: str) -> Iterator[None]:
+    with pytest.raises(DeskError, match=says) as caught:
+        yield
+    assert caught.value.kind == kind
 
 
 # --- cancel ---------------------------------------------------------------------------------------------------------

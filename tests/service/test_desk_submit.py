@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from threading import Thread
 from typing import Any
 
@@ -244,11 +245,11 @@ def test_a_form_takes_any_request_with_its_fields() -> None:
 def test_a_service_of_root_runs_nobodys_job_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     from mirab.service.desk import identity
 
-    monkeypatch.setattr(identity.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert identity.run_as(Principal("x", (), "unix", uid=1001, gid=100)) == (1001, 100)
     with pytest.raises(DeskError, match="is no user of this machine"):
         identity.run_as(Principal("no such user \0", ()))
-    monkeypatch.setattr(identity.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert identity.run_as(Principal("x", (Grant("admin"),), uid=0, gid=0)) == (None, None)
 
 

@@ -110,13 +110,17 @@ def _instant(moment: str | datetime | None) -> Instant | None:
     if moment is None or moment == "":
         return None
     if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError:
-            raise invalid(f"deadline {moment[:40]!r} is no instant: write 2026-03-01T18:00:00Z") from None
+        moment = _parsed(moment)
     if moment.tzinfo is None:
         raise invalid("the deadline has no time zone: write 2026-03-01T18:00:00Z, or with +01:00 at the end")
     return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * SECOND)
+
+
+def _parsed(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise invalid(f"deadline {text[:40]!r} is no instant: write 2026-03-01T18:00:00Z") from None
 
 
 def progress_interval(ask: Ask) -> Duration:

@@ -14,7 +14,7 @@ from mirab.core.shares import REST
 from mirab.core.state import State
 from mirab.logs.budgetfile import budgets_from
 from mirab.logs.errors import LogError
-from mirab.logs.yamltree import parse_yaml
+from mirab.logs.yamltree import Entry, parse_yaml
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.changesets import applied, parent_of
 from mirab.model.codec import encode
@@ -28,7 +28,10 @@ from mirab.service.inbox import Entry
 from mirab.study.budgetedits import TermChange, difference, term_changes
 
 ANY_VERSION = "*"
-LARGEST = 4 << 20
+LARGEST = 256 << 10
+"""Characters of YAML text."""
+DEEPEST = 100
+PLACE = Path("budgets")
 LONGEST_NAME = 128
 WORDS = ("owner", "review", "hypothesis", "outcome", "closed")
 
@@ -117,11 +120,10 @@ class BudgetCommands:
 
 def read_budgets(given: Any) -> Budgets:
     """A tree from YAML text or from JSON values, with or without a ``budgets:`` above it."""
-    text = given if isinstance(given, str) else json.dumps(given)
-    if len(text) > LARGEST:
-        raise invalid(f"the budgets have more than {LARGEST >> 20} MiB: that is no tree that people have decided")
+    if isinstance(given, str) and len(given) > LARGEST:
+        raise invalid(f"the budgets have more than {LARGEST >> 10} KiB of YAML: send a tree of that size as JSON")
     try:
-        entry = parse_yaml(text.encode(), Path("budgets"))
+        entry = parse_yaml(given.encode(), PLACE) if isinstance(given, str) else _entry(given, 0)
         table = entry.table("budgets")
         inner = table.get("budgets")
         if len(table) == 1 and inner is not None and "share" not in inner.table("budgets"):
@@ -132,6 +134,19 @@ def read_budgets(given: Any) -> Budgets:
         raise invalid(f"{place}{error.what}" + (f": {error.remedy}" if error.remedy else "")) from None
     except (ValueError, RecursionError) as error:
         raise invalid(f"these are no budgets: {error}") from None
+
+
+def _entry(value: Any, depth: int) -> Entry:
+    """JSON values as the tree that the reader of files knows."""
+    if depth > DEEPEST:
+        raise invalid(f"the budgets are nested more than {DEEPEST} deep: flatten them")
+    if isinstance(value, dict):
+        return Entry(PLACE, 0, {str(name): _entry(item, depth + 1) for name, item in value.items()})
+    if isinstance(value, list | tuple):
+        return Entry(PLACE, 0, [_entry(item, depth + 1) for item in value])
+    if isinstance(value, bool):
+        return Entry(PLACE, 0, "yes" if value else "no")
+    return Entry(PLACE, 0, "" if value is None else str(value))
 
 
 def checked(budgets: Budgets) -> Budgets:

@@ -100,4 +100,5 @@ def _one(kind: str, rows: Sequence[JobRow]) -> Met:
 def _spoiled_by(kind: str, rows: Sequence[JobRow]) -> str:
     if kind == "afternotok":
         return JobState.COMPLETED.value
-    return next(row.state.value for row in rows if row.state is not JobState.COMPLETED)
+    spoiler = next(row.state for row in rows if row.state is not JobState.COMPLETED)
+    return str(spoiler.value)

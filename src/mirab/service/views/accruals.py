@@ -18,7 +18,7 @@ from mirab.model.policy import Policy
 from mirab.model.reasons import InOrder
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
-from mirab.model.units import FOREVER, HOUR, WHOLE, AccountPath, Charge, Duration, Instant
+from mirab.model.units import FOREVER, HOUR, WHOLE, AccountPath, Charge, Duration, Instant, NodeName
 from mirab.service.views.growth import grown
 from mirab.study.owed import Leaf, ScaledCharge
 from mirab.study.whereabouts import Whereabouts
@@ -248,7 +248,7 @@ class Accruals:
             self.sick.pop(node, None)
         else:
             self.sick[node] = None
-        self.where.set_health(facts_of.NodeName(node), up=up)
+        self.where.set_health(NodeName(node), up=up)
 
     def _policy(self, fact: facts_of.PolicyChanged) -> None:
         self.window = fact.policy.window

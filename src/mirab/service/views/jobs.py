@@ -51,7 +51,7 @@ class Why:
 
 def whys(state: State, rows: Iterable[JobRow]) -> dict[str, Why]:
     """Why those that wait do, read from the state. Short: sentences are made afterwards."""
-    found = {}
+    found: dict[str, Why] = {}
     for row in rows:
         pending = state.pending.get(row.id)
         if pending is None:

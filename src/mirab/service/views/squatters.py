@@ -80,7 +80,7 @@ class Watch:
             for run in list(state.runs.values()):
                 self._declare(run.workload.id)
                 self._put(run)
-        live.subscribe(self._hear)
+            live.subscribe(self._hear)
         live.add_timer(self._timer)
 
     def _declare(self, workload: WorkloadId) -> None:

@@ -14,6 +14,7 @@ from mirab.model.units import Instant
 from mirab.service.api.ports import JobFilter
 from mirab.service.schemas import Job, JobDetail, Jobs, Node, Nodes, Shares, Squatters
 from mirab.service.views import jobs, nodes, shares, squatters
+from mirab.service.views.jobs import Why
 from mirab.service.views.ledger import LiveLedger
 from mirab.service.views.moments import iso
 from mirab.service.views.squatters import Activity, Silence, Watch
@@ -69,7 +70,7 @@ class Views:
         whys, flags, names = self._looked_up(rows)
         return [jobs.told(row, whys.get(row.id), names, flags.get(row.id, "")) for row in rows]
 
-    def _looked_up(self, rows: Sequence[JobRow]) -> tuple[dict[str, jobs.Why], dict[str, str], Names]:
+    def _looked_up(self, rows: Sequence[JobRow]) -> tuple[dict[str, Why], dict[str, str], Names]:
         if not any(not row.state.ended for row in rows):
             return {}, {}, Names(0)
         with self._live.reading() as state:
@@ -86,7 +87,7 @@ class Views:
         if row is None:
             return None
         whys, flags, names = self._looked_up([row])
-        gpus_of = {name: pool.gpus_per_node for pool in self._live.cluster.pools for name in pool.nodes}
+        gpus_of = {str(name): pool.gpus_per_node for pool in self._live.cluster.pools for name in pool.nodes}
         return jobs.detailed(
             row, whys.get(row.id), names, flags.get(row.id, ""), store.runs(job_id), store.spec(job_id), gpus_of,
             jobs.last_word(store, row, names),
