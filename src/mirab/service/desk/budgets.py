@@ -14,7 +14,8 @@ from mirab.core.shares import REST
 from mirab.core.state import State
 from mirab.logs.budgetfile import budgets_from
 from mirab.logs.errors import LogError
-from mirab.logs.yamltree import Entry, parse_yaml
+from mirab.logs.yamltree import Entry as Part
+from mirab.logs.yamltree import parse_yaml
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.changesets import applied, parent_of
 from mirab.model.codec import encode
@@ -136,17 +137,17 @@ def read_budgets(given: Any) -> Budgets:
         raise invalid(f"these are no budgets: {error}") from None
 
 
-def _entry(value: Any, depth: int) -> Entry:
+def _entry(value: Any, depth: int) -> Part:
     """JSON values as the tree that the reader of files knows."""
     if depth > DEEPEST:
         raise invalid(f"the budgets are nested more than {DEEPEST} deep: flatten them")
     if isinstance(value, dict):
-        return Entry(PLACE, 0, {str(name): _entry(item, depth + 1) for name, item in value.items()})
+        return Part(PLACE, 0, {str(name): _entry(item, depth + 1) for name, item in value.items()})
     if isinstance(value, list | tuple):
-        return Entry(PLACE, 0, [_entry(item, depth + 1) for item in value])
+        return Part(PLACE, 0, [_entry(item, depth + 1) for item in value])
     if isinstance(value, bool):
-        return Entry(PLACE, 0, "yes" if value else "no")
-    return Entry(PLACE, 0, "" if value is None else str(value))
+        return Part(PLACE, 0, "yes" if value else "no")
+    return Part(PLACE, 0, "" if value is None else str(value))
 
 
 def checked(budgets: Budgets) -> Budgets:
