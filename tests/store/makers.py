@@ -17,9 +17,7 @@ from mirab.model.records import JobSpec, Write
 from mirab.model.resources import Allocation, Cluster, Pool, Shape
 from mirab.model.units import AccountPath, Duration, Instant, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
-from mirab.sim.engine import replay
 from mirab.store import Store
-from tests.worlds import draw_world
 
 NODES = tuple(NodeName(f"n{number}") for number in range(8))
 CLUSTER = Cluster("c", (Pool("gpu", NODES, 8, cpus_per_node=64),))
@@ -78,6 +76,9 @@ class Recording:
 
 def recorded_world(seed: int, **named: Any) -> tuple[Cluster, Policy, list[tuple[tuple[Event, ...], Plan]]]:
     """A random world, and what was decided in it."""
+    from mirab.sim.engine import replay
+    from tests.worlds import draw_world
+
     world = draw_world(Random(seed), **named)
     recording = Recording([])
     replay(world.trace, world.policy, journals=[recording])

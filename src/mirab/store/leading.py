@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from threading import Event as Signal
 from time import monotonic, time
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, Select, select, update
 from sqlalchemy.exc import DBAPIError
 
 from mirab.model.units import Instant
@@ -131,16 +131,16 @@ class Lead:
         connection = self._open()
         if connection is None:
             with self.database.reader.connect() as reader:
-                self._fence(reader)
+                self._fence(reader, _LEADER)
             return f"{self.database.name} still keeps the lock of a connection that broke"
         with connection.begin():
-            self._fence(connection)
+            self._fence(connection, _LEADER.with_for_update())
             if not (doubtful and self._is_there(connection, seq)):
                 work(connection)
         return ""
 
-    def _fence(self, connection: Connection) -> None:
-        epoch, holder, since = connection.execute(_FENCE).one()
+    def _fence(self, connection: Connection, leader: Select[tuple[int, str, int]]) -> None:
+        epoch, holder, since = connection.execute(leader).one()
         if epoch != self.epoch:
             raise LostLeadError(
                 f"{holder} leads on {self.database.name} since {_clock(since)}: this service may not decide any more"
@@ -153,6 +153,10 @@ class Lead:
         """Close the connection, whatever state it is in; the next write opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            with suppress(Exception):
+                raw = connection.connection.dbapi_connection  # it belongs to no pool that would close it
+                if raw is not None:
+                    raw.close()
             with suppress(Exception):
                 connection.invalidate()
             with suppress(Exception):
@@ -175,7 +179,7 @@ def alone(database: Database) -> Iterator[Lead]:
         database.release()
 
 
-_FENCE = select(lead.c.epoch, lead.c.holder, lead.c.since).with_for_update()
+_LEADER: Select[tuple[int, str, int]] = select(lead.c.epoch, lead.c.holder, lead.c.since)
 
 
 def last_record(connection: Connection) -> tuple[int, Instant]:
