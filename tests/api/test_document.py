@@ -11,6 +11,7 @@ import pytest
 import schemathesis
 from fastapi.routing import APIRoute
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -129,6 +130,7 @@ def test_a_fuzzer_finds_no_answer_that_the_document_does_not_describe(quiet: Sta
     ]
     tried = 0
     for result in schema.get_all_operations():
+        assert isinstance(result, Ok), result
         operation = result.ok()
         for mode in schemathesis.GenerationMode:
             tried += fuzz(quiet, operation, mode, checks)

@@ -49,7 +49,7 @@ def test_a_key_is_its_users_own(service: Stage) -> None:
 @pytest.mark.parametrize("key", ["", "two words", "x" * 256, "\u00e9"])
 def test_keys_that_cannot_be_are_refused(service: Stage, key: str) -> None:
     with service.client("ada") as client:
-        answer = client.post("/api/v1/jobs", json=job(), headers={"Idempotency-Key": key.encode()})
+        answer = client.post("/api/v1/jobs", json=job(), headers={b"Idempotency-Key": key.encode()})
     assert answer.status_code == 422
 
 

@@ -98,7 +98,7 @@ def test_the_journal_from_its_beginning_is_told_in_order_and_once(own_service: S
             ended = {one.data["job"] for one in story if one.data.get("what") == "ended"}
             if ended >= set(made) and each.kind == "decision":
                 break
-    marks = [each.id for each in story if each.kind == "decision"]
+    marks = [each.id or 0 for each in story if each.kind == "decision"]
     assert marks == sorted(set(marks))
     for job in made:
         mine = [each.data["what"] for each in story if each.data.get("job") == job]

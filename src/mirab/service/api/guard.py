@@ -24,6 +24,7 @@ log = structlog.get_logger("mirab.api")
 
 GUARDED = "/api/"
 METRICS = "/metrics"
+READING = ("GET", "HEAD", "OPTIONS")
 PEER = "peer"
 """Key of the connection's state under which the server puts the kernel's word for the other end."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -83,7 +84,13 @@ class Guard:
         check_origin(request)
         if self._asks_who(request.scope["path"]):
             request.state.principal = await run_sync(self._principal, request, peer)
+            self._able(request.method)
         return await self._whole_body(request, receive)
+
+    def _able(self, method: str) -> None:
+        """While nothing can be recorded, a change is refused at once: it would keep its place until it is too late."""
+        if method not in READING and (trouble := self.parts.trouble()):
+            raise ProblemError(503, f"{trouble}; nothing was done", headers={"Retry-After": "2"})
 
     def _asks_who(self, path: str) -> bool:
         return path.startswith(GUARDED) or (path == METRICS and not self.parts.settings.metrics_open)
@@ -122,7 +129,7 @@ class Guard:
         seconds = monotonic() - answer.began
         route = getattr(request.scope.get("route"), "path", "none")
         who = getattr(request.state, "principal", None)
-        told = log.info if request.method not in ("GET", "HEAD", "OPTIONS") or answer.status >= 500 else log.debug
+        told = log.info if request.method not in READING or answer.status >= 500 else log.debug
         told(
             "request",
             request_id=answer.request_id,

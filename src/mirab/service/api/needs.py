@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI
@@ -32,7 +33,7 @@ class Needs:
                 401, "say who you are: send a token as `Authorization: Bearer mirab_...`", headers=CHALLENGE
             )
         if not who.may_somewhere(self.action):
-            raise denied(refusal(who, self.action, self.rule))
+            raise denied(refusal(who, self.rule))
         assert isinstance(who, Principal)
         return who
 
@@ -44,16 +45,22 @@ def needs(action: str) -> Any:
 def require(who: Principal, action: str, account: str, owner: str | None = None) -> None:
     """Raises the problem `denied`, unless they may do it to something of that account and owner."""
     if not who.may(action, account, owner):
-        raise denied(refusal(who, action, RULES[action], account))
+        raise denied(refusal(who, RULES[action], account))
 
 
-def refusal(who: Principal, action: str, rule: Rule, account: str = "") -> str:
-    where = f" for {account}" if account else ""
+def refusal(who: Principal, rule: Rule, account: str = "") -> str:
+    """What they may not do, and who may."""
     if rule.scope is Scope.MEMBER:
         return f"{who.user} has no role on any account here: ask an admin for one"
+    there = f" of {account}" if account else ""
     owner = "its owner, or " if rule.own else ""
-    scope = "on the whole cluster" if rule.scope is Scope.CLUSTER else "on the account or above it"
-    return f"{who.user} may not do this ({action}){where}: it takes {owner}a role of {' or '.join(rule.roles)} {scope}"
+    scope = "the whole cluster" if rule.scope is Scope.CLUSTER else "the account or above it"
+    return f"{who.user} may not {rule.what}{there}: that takes {owner}the role {listed(rule.roles)} on {scope}"
+
+
+def listed(roles: Sequence[str]) -> str:
+    """``manager, operator or admin``."""
+    return " or ".join(filter(None, (", ".join(roles[:-1]), roles[-1])))
 
 
 def action_of(route: APIRoute) -> str | None:

@@ -105,16 +105,16 @@ def _short(right: str) -> str:
 
 
 def _rights() -> Iterator[str]:
-    yield from ("", "## Who may", "", "| right | who |", "|---|---|")
+    yield from ("", "## Who may", "", "| right | to | who |", "|---|---|---|")
     for action, rule in RULES.items():
-        yield f"| `{action}` | {_who(rule)} |"
+        yield f"| `{action}` | {rule.what} | {_who(rule)} |"
     yield from ("", "| role | |", "|---|---|")
     yield from (f"| {role} | {means} |" for role, means in ROLES.items())
 
 
 def _who(rule: Rule) -> str:
     if rule.scope in (Scope.OPEN, Scope.KNOWN, Scope.MEMBER):
-        return rule.scope.value
+        return str(rule.scope.value)
     owner = "the job's owner; " if rule.own else ""
     where = "on the account or above it" if rule.scope is Scope.ACCOUNT else "on the whole cluster"
     return f"{owner}{', '.join(rule.roles)} {where}"

@@ -130,7 +130,7 @@ class ApiSettings:
     hosts: tuple[str, ...] = ()
     body_max: int = 8 << 20
     body_patience: float = 30.0
-    streams_max: int = 512
+    streams_max: int = 400
     queue_max: int = 1_000
     keep_alive: float = 15.0
     follow_every: float = 0.3

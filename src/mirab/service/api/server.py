@@ -28,7 +28,8 @@ HEAD_PATIENCE = 30.0
 """Seconds within which the head of a request must have arrived."""
 KEEP_ALIVE = 75
 """Seconds that a connection without a request stays open."""
-CONNECTIONS_MAX = 1_000
+CONNECTIONS_MAX = 600
+"""Well below the 1,024 files that a process may usually open."""
 BACKLOG = 512
 
 

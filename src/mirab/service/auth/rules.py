@@ -38,57 +38,69 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where a right holds, for which roles, and whether the owner of the job has it too.
+    """What a right is, where it holds, for which roles, and whether the owner of the job has it too.
 
     `own`: the job's user has it with any role on the job's account (so a token for one account is no key to another).
     """
 
+    what: str
     scope: Scope
     roles: tuple[str, ...] = ()
     own: bool = False
 
 
-_EVERY_MEMBER = Rule(Scope.MEMBER, (RESEARCHER, MANAGER, OPERATOR, ADMIN))
-_KEEPERS = Rule(Scope.ACCOUNT, (MANAGER, OPERATOR, ADMIN), own=True)
-_TEAM = Rule(Scope.ACCOUNT, (MANAGER, ADMIN), own=True)
-_OPERATORS = Rule(Scope.CLUSTER, (OPERATOR, ADMIN))
+def _members(what: str) -> Rule:
+    return Rule(what, Scope.MEMBER, (RESEARCHER, MANAGER, OPERATOR, ADMIN))
+
+
+def _keepers(what: str) -> Rule:
+    return Rule(what, Scope.ACCOUNT, (MANAGER, OPERATOR, ADMIN), own=True)
+
+
+def _team(what: str) -> Rule:
+    return Rule(what, Scope.ACCOUNT, (MANAGER, ADMIN), own=True)
+
+
+def _operators(what: str) -> Rule:
+    return Rule(what, Scope.CLUSTER, (OPERATOR, ADMIN))
+
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "health.see": Rule(Scope.OPEN),
-        "metrics.see": Rule(Scope.OPEN),
-        "api.describe": Rule(Scope.OPEN),
-        "version.see": Rule(Scope.KNOWN),
-        "self.see": Rule(Scope.KNOWN),
-        "job.list": _EVERY_MEMBER,
-        "job.see": _EVERY_MEMBER,
-        "share.see": _EVERY_MEMBER,
-        "budget.see": _EVERY_MEMBER,
-        "node.see": _EVERY_MEMBER,
-        "squatter.see": _EVERY_MEMBER,
-        "event.see": _EVERY_MEMBER,
-        "decision.see": _EVERY_MEMBER,
-        "job.submit": Rule(Scope.ACCOUNT, (RESEARCHER, MANAGER, ADMIN)),
-        "job.cancel": _KEEPERS,
-        "job.hold": _KEEPERS,
-        "job.release": _KEEPERS,
-        "job.requeue": _KEEPERS,
-        "job.checkpoint": Rule(Scope.ACCOUNT, (ADMIN,), own=True),
-        "job.private": _TEAM,
-        "job.output": _TEAM,
-        "budget.set": Rule(Scope.ACCOUNT, (MANAGER, ADMIN)),
-        "node.drain": _OPERATORS,
-        "node.resume": _OPERATORS,
-        "node.report": _OPERATORS,
-        "token.own": _EVERY_MEMBER,
-        "token.any": Rule(Scope.CLUSTER, (ADMIN,)),
-        "audit.see": _OPERATORS,
+        "health.see": Rule("see whether the service is well", Scope.OPEN),
+        "metrics.see": Rule("read the metrics", Scope.OPEN),
+        "api.describe": Rule("read the description of the API", Scope.OPEN),
+        "version.see": Rule("see the version", Scope.KNOWN),
+        "self.see": Rule("see who they are", Scope.KNOWN),
+        "job.list": _members("list jobs"),
+        "job.see": _members("see a job"),
+        "share.see": _members("see the shares"),
+        "budget.see": _members("see the budgets"),
+        "node.see": _members("see the nodes"),
+        "squatter.see": _members("see who holds GPUs without progress"),
+        "event.see": _members("follow the events"),
+        "decision.see": _members("see the decisions"),
+        "job.submit": Rule("submit jobs", Scope.ACCOUNT, (RESEARCHER, MANAGER, ADMIN)),
+        "job.cancel": _keepers("cancel a job"),
+        "job.hold": _keepers("hold a job"),
+        "job.release": _keepers("release a job"),
+        "job.requeue": _keepers("requeue a job"),
+        "job.checkpoint": Rule("say that a job's work is safe", Scope.ACCOUNT, (ADMIN,), own=True),
+        "job.private": _team("see what a job executes: script, arguments, folder, environment"),
+        "job.output": _team("read a job's output"),
+        "budget.set": Rule("divide a budget", Scope.ACCOUNT, (MANAGER, ADMIN)),
+        "node.drain": _operators("drain a node"),
+        "node.resume": _operators("put a node back into use"),
+        "node.report": _operators("report on a node"),
+        "token.own": _members("have tokens of their own"),
+        "token.any": Rule("give out tokens to others", Scope.CLUSTER, (ADMIN,)),
+        "audit.see": _operators("read the audit log"),
     }
 )
 """Action -> rule.
 
-``job.private`` is the script, arguments, folder and environment of a job; ``job.see`` all the rest of it, which
-everybody sees, as in squeue: who runs and waits for what is how people judge whether the sharing is fair.
+``job.see`` is all of a job but what ``job.private`` names. Everybody sees it, as in squeue: who runs and waits for what
+is how people judge whether the sharing is fair.
 ``budget.set`` is asked about the account whose division changes: the parent of each share that differs.
 ``token.own``: tokens for oneself, with no more rights than one has; ``token.any``: for anybody.
 """
