@@ -141,7 +141,7 @@ def serve(*settings: str) -> Iterator[PostgresServer]:
         server.start()
         yield server
     finally:
-        server.stop()
+        server.stop(signal.SIGQUIT)
         shutil.rmtree(folder, ignore_errors=True)
 
 

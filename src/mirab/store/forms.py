@@ -13,6 +13,8 @@ FORMS = ("0001",)
 """Every released form, oldest first: the names of the revisions in `mirab.store.migrations.versions`."""
 NEWEST = FORMS[-1]
 VERSION_TABLE = "mirab_form"
+SCRIPTS = "mirab.store:migrations"
+"""Where alembic finds them."""
 
 
 def form_of(connection: Connection, name: str = "the store") -> str | None:
@@ -54,12 +56,13 @@ def require_newest(form: str | None, name: str) -> None:
     )
 
 
-def migrate(database: Database, to: str = NEWEST) -> tuple[str | None, str]:
-    """Move the tables up to a form, in one transaction; returns the form before and after.
+def migrate(database: Database, to: str | None = None) -> tuple[str | None, str]:
+    """Move the tables up to a form (None = the newest), in one transaction; returns the form before and after.
 
     Raises:
         StoreError: the form is newer than `to`, or the tables are not ours.
     """
+    to = to or NEWEST
     with database.writer.begin() as connection:
         database.one_at_a_time(connection)
         before = form_of(connection, database.name)
@@ -91,6 +94,6 @@ def _upgrade(connection: Connection, to: str) -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", "mirab.store:migrations")
+    config.set_main_option("script_location", SCRIPTS)
     config.attributes["connection"] = connection
     command.upgrade(config, to)
