@@ -143,6 +143,8 @@ class Rig:
     def leave_nothing(self) -> None:
         self.backend.close()
         for run_id, directory in self.backend.folders.all_runs():
+            if os.path.exists(os.path.join(directory, rundir.SPEC)):
+                wait_for(partial(taken_over, directory), f"shim of {run_id}")
             pidfd = shim_pidfd(directory)
             if pidfd is not None:
                 rundir.write_json(
@@ -157,6 +159,10 @@ def subject(fact: Event) -> str:
     if isinstance(fact, RunStarted | RunEnded | RunCheckpointed | ActionRefused):
         return fact.run_id
     return fact.node if isinstance(fact, NodeDegraded | NodeUp) else ""
+
+
+def taken_over(directory: str) -> bool:
+    return any(os.path.exists(os.path.join(directory, name)) for name in (rundir.SHIM, rundir.EXIT))
 
 
 def gone(pidfd: int) -> bool:

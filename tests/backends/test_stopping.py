@@ -117,7 +117,8 @@ def test_what_ignores_its_notice_is_killed_after_the_grace_with_all_that_it_star
 
 
 def test_what_a_run_leaves_behind_is_killed_when_it_ends(rig: Rig) -> None:
-    run_id = rig.start("1", *escaping("sys.exit(5)"))
+    when_all_are_there = "while open('/proc/self/fd/1').read().count('pid') < 4: time.sleep(0.01)\nsys.exit(5)"
+    run_id = rig.start("1", *escaping(when_all_are_there))
     end = rig.ended(run_id)
     assert (end.outcome, end.exit_code) == (Outcome.FAILED, 5)
     assert len(pids(rig, "1")) == 4 and not [pid for pid in pids(rig, "1") if alive(pid)]

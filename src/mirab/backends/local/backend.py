@@ -9,27 +9,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import selectors
-import socket
-import subprocess
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from mirab.backends.local import burial, endings, rundir
+from mirab.backends.local import burial, endings, rundir, sampler
+from mirab.backends.local.care import Commands, NodeCare
 from mirab.backends.local.folders import Folders, open_own
 from mirab.backends.local.gpus import GpuTable
 from mirab.backends.local.launching import Launcher, RefusedError, spawn
 from mirab.backends.local.translate import why_stopped
 from mirab.backends.local.usage import UsageRecord, usage_record
-from mirab.backends.local.watching import Watched, shim_pidfd
+from mirab.backends.local.watching import Watched, last_line, order_stop, shim_pidfd
+from mirab.backends.local.worker import Worker
 from mirab.model.events import ActionRefused, Event, Outcome, RunEnded
-from mirab.model.plans import Action, Cancel, Preempt, Start
+from mirab.model.plans import Action, CallHuman, Cancel, Preempt, Repair, Start
 from mirab.model.records import JobSpec
 from mirab.model.resources import Cluster
 from mirab.model.units import Instant, RunId, WorkloadId
@@ -45,7 +43,16 @@ log = logging.getLogger("mirab.local")
 
 
 class LocalBackend:
-    """Implements `control.ports.Backend` with real processes. Safe to call from any thread."""
+    """Implements `control.ports.Backend` with real processes. Safe to call from any thread.
+
+    Args:
+        root: folder of the runs and of what they save.
+        spec_of: what a workload is to execute; asked once for each run, in the backend's own thread.
+        clock: Unix milliseconds.
+        wake: called from the backend's thread when there are facts to observe.
+        commands: the operator's own commands that check and repair nodes.
+        activity: tells how busy each GPU is; None = NVML where there are real GPUs and a driver, else nobody.
+    """
 
     def __init__(
         self,
@@ -54,6 +61,10 @@ class LocalBackend:
         spec_of: Callable[[WorkloadId], JobSpec | None],
         clock: Callable[[], Instant],
         wake: Callable[[], None],
+        *,
+        commands: Commands | None = None,
+        activity: sampler.Source | None = None,
+        sample_s: float = sampler.SAMPLE_S,
     ) -> None:
         self.folders = Folders(root)
         self.clock, self.wake = clock, wake
@@ -62,17 +73,16 @@ class LocalBackend:
         self.watched: dict[RunId, Watched] = {}
         self.facts: list[Event] = []
         self.facts_lock = threading.Lock()
-        self.todo: deque[Callable[[], None]] = deque()
-        self.closing = False
-        self.lost: dict[RunId, Watched] = {}
-        self.selector = selectors.DefaultSelector()
+        self.closed = False
         self.doorbell = rundir.listen_for_bell(self.folders.doorbell)
-        self.ear, self.mouth = socket.socketpair()
-        for end in (self.ear, self.mouth):
-            end.setblocking(False)
-        self.selector.register(self.doorbell, selectors.EVENT_READ, self._answer_bell)
-        self.selector.register(self.ear, selectors.EVENT_READ, lambda: self.ear.recv(4096))
-        self.thread = threading.Thread(target=self._keep_watch, name="mirab-local", daemon=True)
+        self.worker = Worker("mirab-local")
+        self.worker.listen(self.doorbell, self._answer_bell)
+        self.worker.after(SCAN_S, self._scan)
+        nodes = [node for pool in cluster.pools for node in pool.nodes]
+        self.care = NodeCare(str(self.folders.root), nodes, commands or Commands(), self.worker, clock, self._tell)
+        self.activity = sampler.Activity()
+        source = activity or sampler.nvml_source(cluster)
+        self.sampler = None if source is None else sampler.Sampler(source, self._sampled, sample_s)
 
     # --- what the loop asks ----------------------------------------------------------------------------------------
     def observe(self) -> Iterable[Event]:
@@ -84,14 +94,21 @@ class LocalBackend:
 
     def submit(self, action: Action) -> None:
         """Begin an action and return at once. Idempotent; a refusal comes back as a fact."""
-        if isinstance(action, Start):
-            self._do(lambda: self._start(action))
-        elif isinstance(action, Preempt):
-            why = why_stopped(action.reason)
-            self._do(lambda: self._stop(action.run_id, endings.PREEMPTED, action.grace, why))
-        elif isinstance(action, Cancel):
-            outcome = endings.REQUEUED if action.requeue else endings.CANCELLED
-            self._do(lambda: self._stop(action.run_id, outcome, action.grace, "its user asked for it"))
+        match action:
+            case Start():
+                self._do(lambda: self._start(action))
+            case Preempt():
+                why = why_stopped(action.reason)
+                self._do(lambda: self._stop(action.run_id, endings.PREEMPTED, action.grace, why))
+            case Cancel():
+                outcome = endings.REQUEUED if action.requeue else endings.CANCELLED
+                self._do(lambda: self._stop(action.run_id, outcome, action.grace, "its user asked for it"))
+            case Repair():
+                self._do(lambda: self.care.repair(action.node))
+            case CallHuman():
+                log.error("node %s, run %s: %s: a person has to look", action.node, action.run_id, action.why)
+            case _:
+                pass  # Drain, Resume, Reject: nothing to do on a machine where mirab alone starts runs
 
     def adopt(self, expected: Mapping[RunId, Start], started: Iterable[RunId] = ()) -> None:
         """Once at boot, before the first cycle: find again what is expected, and stop what is not.
@@ -107,6 +124,7 @@ class LocalBackend:
         for run_id, directory in self.folders.all_runs():
             if run_id not in expected and not os.path.exists(os.path.join(directory, rundir.EXIT)):
                 self._stop_stray(run_id, directory)
+        self.worker.do(self.care.begin)
         self._ensure_thread()
 
     def next_due(self) -> Instant | None:
@@ -115,23 +133,26 @@ class LocalBackend:
 
     def close(self) -> None:
         """Stop watching. The runs go on, and are found again by `adopt`."""
-        if self.closing:
+        if self.closed:
             return
-        self.closing = True
-        self._ring()
-        if self.thread.is_alive():
-            self.thread.join(timeout=10)
+        self.closed = True
+        if self.sampler is not None:
+            self.sampler.close()
+        self.worker.close()
+        self.care.close()
         for run in self.watched.values():
             if run.pidfd is not None:
                 os.close(run.pidfd)
         self.watched.clear()
-        self.selector.close()
-        for ear in (self.doorbell, self.ear, self.mouth):
-            ear.close()
+        self.doorbell.close()
 
     # --- what people ask ---------------------------------------------------------------------------------------------
     def state_dir(self, workload_id: WorkloadId) -> Path:
         return self.folders.state(workload_id)
+
+    def run_dir(self, workload_id: WorkloadId, attempt: int | None = None) -> Path | None:
+        """The folder of an attempt (the last one, if not said); `rundir` says what is in it."""
+        return self.folders.find(workload_id, attempt)
 
     def output_path(self, workload_id: WorkloadId, attempt: int | None = None, stream: str = "out") -> Path | None:
         """Where an attempt (the last one, if not said) writes. None: it has not begun. `stream`: ``out``, ``err``."""
@@ -149,17 +170,14 @@ class LocalBackend:
         path, spec = self.output_path(workload_id, attempt, stream), self._spec(workload_id, attempt)
         return None if path is None or spec is None else open_own(str(path), spec["uid"])
 
-    def run_dir(self, workload_id: WorkloadId, attempt: int | None = None) -> Path | None:
-        """The folder of an attempt (the last one, if not said)."""
-        attempts = self.folders.attempts(workload_id)
-        if not attempts or (attempt is not None and attempt not in attempts):
-            return None
-        return Path(self.folders.run(RunId(f"{workload_id}.{attempt or attempts[-1]}")))
-
     def usage_records(self) -> list[UsageRecord]:
         """What the shims have written of each run, for audits. Reads every folder."""
         found = (usage_record(run_id, directory) for run_id, directory in self.folders.all_runs())
         return [record for record in found if record is not None]
+
+    def utilization(self) -> dict[RunId, float]:
+        """Mean GPU activity so far, 0 to 1, of the running runs that a source tells of. Empty without a source."""
+        return dict(self.activity.means)
 
     def _spec(self, workload_id: WorkloadId, attempt: int | None) -> dict[str, Any] | None:
         directory = self.run_dir(workload_id, attempt)
@@ -167,43 +185,12 @@ class LocalBackend:
 
     # --- the thread --------------------------------------------------------------------------------------------------
     def _do(self, work: Callable[[], None]) -> None:
-        self.todo.append(work)
+        self.worker.do(work)
         self._ensure_thread()
-        self._ring()
 
     def _ensure_thread(self) -> None:
-        if not self.thread.is_alive() and not self.closing:
-            self.thread.start()
-
-    def _ring(self) -> None:
-        with contextlib.suppress(OSError):
-            self.mouth.send(b".")
-
-    def _keep_watch(self) -> None:
-        scan_at = time.monotonic() + SCAN_S
-        while not self.closing:
-            ready = self.selector.select(self._patience(scan_at))
-            for work in [key.data for key, _ in ready] + self._taken():
-                self._safely(work)
-            for run in list(self.lost.values()):
-                self._safely(partial(self._bury, run))
-            if time.monotonic() >= scan_at:
-                self._safely(self._scan)
-                scan_at = time.monotonic() + SCAN_S
-
-    def _patience(self, scan_at: float) -> float:
-        wait = max(0.0, scan_at - time.monotonic())
-        return min(wait, RETRY_S) if self.lost else wait
-
-    def _taken(self) -> list[Callable[[], None]]:
-        return [self.todo.popleft() for _ in range(len(self.todo))]
-
-    def _safely(self, work: Callable[[], None]) -> None:
-        """One run's trouble is not the others'."""
-        try:
-            work()
-        except Exception:
-            log.exception("the local backend met something that it did not expect, and goes on")
+        if self.worker.thread.ident is None and not self.closed:
+            self.worker.start()
 
     def _tell(self, facts: Iterable[Event]) -> None:
         news = list(facts)
@@ -211,6 +198,13 @@ class LocalBackend:
             with self.facts_lock:
                 self.facts.extend(news)
             self.wake()
+
+    def _sampled(self, sample: Sequence[int | None]) -> None:
+        self.worker.do(lambda: self.activity.take_in(sample, self._holders()))
+
+    def _holders(self) -> dict[RunId, tuple[str, list[int]]]:
+        held = ((run_id, [gpu for gpus in given.values() for gpu in gpus]) for run_id, given in self.gpus.given.items())
+        return {run_id: (self.watched[run_id].directory, gpus) for run_id, gpus in held if run_id in self.watched}
 
     # --- starting ----------------------------------------------------------------------------------------------------
     def _start(self, start: Start) -> None:
@@ -240,13 +234,10 @@ class LocalBackend:
         except RefusedError as error:
             self._refuse(run, str(error))
             return
-        pidfd = os.pidfd_open(process.pid)
-        self.selector.register(pidfd, selectors.EVENT_READ, lambda: self._launched(run, process, pidfd))
+        self.worker.when_ended(process, lambda code: self._launched(run, code))
 
-    def _launched(self, run: Watched, process: subprocess.Popen[bytes], pidfd: int) -> None:
-        self.selector.unregister(pidfd)
-        os.close(pidfd)
-        if process.wait() != 0:
+    def _launched(self, run: Watched, code: int) -> None:
+        if code:
             self._refuse(run, f"its shim could not begin: {last_line(run.path(rundir.TALK))}")
         else:
             self._look(run)
@@ -260,18 +251,15 @@ class LocalBackend:
 
     # --- stopping ----------------------------------------------------------------------------------------------------
     def _stop(self, run_id: RunId, outcome: str, grace: int, why: str) -> None:
-        run = self.watched.get(run_id)
-        if run is None:
-            run = self._found(run_id)
+        run = self.watched.get(run_id) or self._found(run_id)
         if run is None:
             self._tell([ActionRefused(self.clock(), run_id, "preempt", f"there is no run {run_id} on this machine")])
             return
         try:
             order_stop(run.directory, outcome, grace, why)
         except OSError as error:
-            self._tell(
-                [ActionRefused(self.clock(), run_id, "preempt", f"run {run_id} cannot be told to stop: {error}")]
-            )
+            why_not = f"run {run_id} cannot be told to stop: {error}"
+            self._tell([ActionRefused(self.clock(), run_id, "preempt", why_not)])
         self._look(run)
 
     def _found(self, run_id: RunId) -> Watched | None:
@@ -292,54 +280,62 @@ class LocalBackend:
         words = {RunId(word.decode(errors="replace")) for word in rundir.heard(self.doorbell)}
         for run_id in sorted(words):
             if run_id in self.watched:
-                self._safely(partial(self._look, self.watched[run_id]))
+                self.worker.do(partial(self._look, self.watched[run_id]))
 
     def _scan(self) -> None:
+        self.worker.after(SCAN_S, self._scan)
         for run in list(self.watched.values()):
-            self._safely(partial(self._look, run))
-            waiting = run.pidfd is None and not run.ended and run.run_id not in self.lost and run.run_id in self.watched
-            if waiting and time.monotonic() - run.launched_at > HANDOVER_S:
-                self._launch(run)
+            self.worker.do(partial(self._look_again, run))
+
+    def _look_again(self, run: Watched) -> None:
+        self._look(run)
+        waiting = run.pidfd is None and not (run.ended or run.lost or run.stray)
+        if waiting and time.monotonic() - run.launched_at > HANDOVER_S:
+            self._launch(run)
 
     def _look(self, run: Watched) -> None:
         """Take in what its files say; find its shim, or that it has none any more."""
         news = list(run.news())
         if run.ended:
             self._forget(run)
-        elif run.pidfd is None and os.path.exists(run.path(rundir.SHIM)):
+        elif run.pidfd is None and not run.lost and os.path.exists(run.path(rundir.SHIM)):
             self._find_shim(run)
         if not run.stray:
             self._tell(news)
 
     def _find_shim(self, run: Watched) -> None:
-        run.pidfd = shim_pidfd(run.directory)
-        if run.pidfd is None:
-            self.lost[run.run_id] = run
+        pidfd = run.pidfd = shim_pidfd(run.directory)
+        if pidfd is None:
+            run.lost = True
+            self._bury(run)
         else:
-            self.selector.register(run.pidfd, selectors.EVENT_READ, lambda: self._shim_gone(run))
+            self.worker.listen(pidfd, lambda: self._shim_gone(run))
 
     def _shim_gone(self, run: Watched) -> None:
-        if run.pidfd is not None:
-            self.selector.unregister(run.pidfd)
-            os.close(run.pidfd)
-            run.pidfd = None
+        self._close_pidfd(run)
         self._look(run)
 
     def _bury(self, run: Watched) -> None:
-        """Its shim is gone without a last word: end what is left, and say the word for it."""
-        if run.ended or burial.bury(run.directory, run.spec, "the process that kept this run was killed"):
-            self.lost.pop(run.run_id, None)
+        """Its shim is gone without a last word: end what is left, and say the word for it. Again, until it is done."""
+        done = run.ended
+        try:
+            done = done or burial.bury(run.directory, run.spec, "the process that kept this run was killed")
+        finally:
+            if not done:
+                self.worker.after(RETRY_S, lambda: self._bury(run))
+        if done:
             self._look(run)
 
     def _forget(self, run: Watched) -> None:
-        if run.pidfd is not None:
-            self.selector.unregister(run.pidfd)
-            os.close(run.pidfd)
-            run.pidfd = None
+        self._close_pidfd(run)
         self.gpus.release(run.run_id)
         if self.watched.get(run.run_id) is run:
             del self.watched[run.run_id]
-        self.lost.pop(run.run_id, None)
+
+    def _close_pidfd(self, run: Watched) -> None:
+        if run.pidfd is not None:
+            self.worker.unlisten(run.pidfd)
+            run.pidfd = None
 
     # --- after a restart ---------------------------------------------------------------------------------------------
     def _adopt(self, start: Start, started: bool) -> None:
@@ -363,24 +359,5 @@ class LocalBackend:
             order_stop(directory, endings.CANCELLED, int(spec["grace_ms"]), "it is in nobody's journal")
             self._look(run)
         else:
-            self.lost[run_id] = run
-
-
-def order_stop(directory: str, outcome: str, grace: int, why: str) -> None:
-    """Write how the run is to end, unless that or more is written already; ring in any case.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path = os.path.join(directory, rundir.STOP)
-    before = rundir.read_json(path)
-    if before is None or endings.stronger(str(before["outcome"]), outcome) != before["outcome"]:
-        rundir.write_json(path, {"outcome": outcome, "grace_ms": grace, "why": why}, durable=True)
-    rundir.ring(os.path.join(directory, rundir.BELL))
-
-
-def last_line(path: str) -> str:
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        lines = file.read()[-2000:].decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
-    return "it said nothing"
+            run.lost = True
+            self._bury(run)

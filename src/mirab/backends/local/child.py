@@ -166,7 +166,7 @@ def become_command(
     saying: int,
     parent: int,
 ) -> NoReturn:
-    """In the forked process: from here to the command. Whatever fails is said on the pipe."""
+    """In the forked process: from here to the command. Whatever fails is said on the pipe; nothing returns."""
     stage = "run"
     try:
         os.setsid()
@@ -182,12 +182,31 @@ def become_command(
         stage = "cwd"
         os.chdir(cwd)
         stage = "run"
-        os.execvpe(argv[0], list(argv), dict(environment))
+        execute(list(argv), dict(environment))
     except OSError as error:
         say(saying, stage, error.errno or 0)
-    except (ValueError, MemoryError):
+    except BaseException:
         say(saying, stage, errno.EINVAL)
-    os._exit(CANNOT_RUN)
+    finally:
+        os._exit(CANNOT_RUN)
+
+
+def execute(argv: list[str], environment: dict[str, str]) -> None:
+    """Become the command, looked for as a shell does. Imports nothing: the user may not read Python's own files.
+
+    Raises:
+        OSError: no such command (ENOENT), or the first that was found cannot be run.
+    """
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, environment)
+    trouble = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for folder in environment.get("PATH", os.defpath).split(":"):
+        try:
+            os.execve(f"{folder or '.'}/{argv[0]}", argv, environment)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR) and trouble.errno == errno.ENOENT:
+                trouble = error
+    raise trouble
 
 
 def say(pipe: int, stage: str, number: int) -> None:

@@ -61,6 +61,13 @@ class Folders:
         except FileNotFoundError:
             return []
 
+    def find(self, workload_id: WorkloadId, attempt: int | None = None) -> Path | None:
+        """The folder of an attempt (the last one, if not said); None: there is none."""
+        attempts = self.attempts(workload_id)
+        if not attempts or (attempt is not None and attempt not in attempts):
+            return None
+        return Path(self.run(RunId(f"{workload_id}.{attempts[-1] if attempt is None else attempt}")))
+
     # --- making one ----------------------------------------------------------------------------------------------
     def make(self, directory: str, job: JobSpec, spec: dict[str, Any]) -> None:
         """All that the shim needs, on the disk; the spec last, for with it the folder counts as made.

@@ -305,7 +305,7 @@ class Keeper:
         self.note(str(error))
 
     def finish(self) -> None:
-        """The last word, until it is on the disk."""
+        """The last word, until it is on the disk; a folder that somebody has removed needs none."""
         if self.terminal is not None:
             self.terminal.drain()
         ended = max(self.now(), self.started_at or 0)
@@ -316,6 +316,8 @@ class Keeper:
                 rundir.write_exit(self.directory, last_word)
                 break
             except OSError:
+                if not os.path.isdir(self.directory):
+                    return
                 traceback.print_exc()
                 time.sleep(1)
         if self.terminal is not None:

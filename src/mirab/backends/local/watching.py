@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from mirab.backends.local import rundir
+from mirab.backends.local import endings, rundir
 from mirab.model.events import Event, Outcome, RunCheckpointed, RunEnded, RunStarted
 from mirab.model.units import Instant, RunId
 
@@ -18,21 +19,21 @@ class Watched:
 
     Attributes:
         stray: the state does not know it: it is stopped, and what it does is nobody's fact.
-        pidfd: of its shim; None = not known yet.
-        launcher: process that is handing the run over to its shim.
-        lost_since: when its shim was first seen to be gone.
+        lost: its shim is gone, and what is left of it is being ended.
+        pidfd: of its shim; None = not known (yet, or any more).
+        launched_at: on the monotonic clock, when a shim was last started for it.
     """
 
     run_id: RunId
     directory: str
     spec: dict[str, Any]
     stray: bool = False
+    lost: bool = False
     pidfd: int | None = None
     launched_at: float = 0.0
     started_at: Instant | None = None
     checkpoint_at: Instant | None = None
     ended: bool = False
-    told: list[Event] = field(default_factory=list)
 
     def path(self, name: str) -> str:
         return os.path.join(self.directory, name)
@@ -80,3 +81,23 @@ def shim_pidfd(directory: str) -> int | None:
         os.close(pidfd)
         return None
     return pidfd
+
+
+def order_stop(directory: str, outcome: str, grace: int, why: str) -> None:
+    """Write how a run is to end, unless that or more is written already; ring in any case.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = os.path.join(directory, rundir.STOP)
+    before = rundir.read_json(path)
+    if before is None or endings.stronger(str(before["outcome"]), outcome) != before["outcome"]:
+        rundir.write_json(path, {"outcome": outcome, "grace_ms": grace, "why": why}, durable=True)
+    rundir.ring(os.path.join(directory, rundir.BELL))
+
+
+def last_line(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        lines = file.read()[-2000:].decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+    return "it said nothing"
