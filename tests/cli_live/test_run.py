@@ -158,6 +158,7 @@ def test_what_is_said_when_a_job_changes() -> None:
     assert notices.about(again) == "Job 7 was stopped and waits again: red goes first."
     assert not notices.running
     assert notices.about({**running, "attempt": 2, "protected_until": None}) == "Job 7 runs again on n0."
+    assert notices.about({**running, "attempt": 3, "state": "COMPLETED"}) == "Job 7 ran again on n0."
 
 
 def test_changes_are_told_until_the_end_across_a_broken_stream(double: Double) -> None:

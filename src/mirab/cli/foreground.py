@@ -22,6 +22,8 @@ TWICE_S = 2.0
 """Within this time a second Ctrl-C counts as one of a pair."""
 PATIENT_S = 0.5
 """A job that starts within this time is not said to wait."""
+LAST_WORDS_S = 1.0
+"""How long the end waits for what is still to be said."""
 GOING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -36,7 +38,8 @@ class Foreground:
 
     def follow(self, *, show: bool) -> tuple[Job, int]:
         """The ended job, and the code to exit with: its own, or 128 + the signal that made this program cancel it."""
-        Thread(target=self._watch, daemon=True).start()
+        watch = Thread(target=self._watch, daemon=True)
+        watch.start()
         with self._signals():
             try:
                 if show:
@@ -45,6 +48,7 @@ class Foreground:
                 self._cancel()
                 raise
             job = await_end(self.client, self.job_id)
+        watch.join(LAST_WORDS_S)
         if not self.quiet and job["state"] != "COMPLETED":
             say(how_it_ended(job))
         return job, exit_code(job) if self.told_to_go is None else 128 + self.told_to_go
@@ -115,7 +119,9 @@ class Notices:
             return self._waits(job, again=before[1] > 0 or job["attempt"] > 0)
         if job["state"] == "RUNNING":
             return self._runs(job)
-        return f"Job {self.job_id} was told to stop." if job["state"] == "COMPLETING" else ""
+        if job["state"] == "COMPLETING":
+            return f"Job {self.job_id} was told to stop."
+        return f"Job {self.job_id} ran again on {nodelist(job)}." if job["attempt"] > before[1] > 0 else ""
 
     def _waits(self, job: Job, *, again: bool) -> str:
         why = f": {job['why'].rstrip('.')}" if job["why"] else ""
