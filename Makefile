@@ -16,7 +16,7 @@ RUN_MARK := $(VENV)/.ready-run-$(HASH)
 DEV_MARK := $(VENV)/.ready-dev-$(HASH)
 WORKERS ?= auto
 
-.PHONY: help demo test check lint types browser wheel docs bench clean
+.PHONY: help demo test check lint types browser daemons wheel docs bench clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s $$'\t'
@@ -41,7 +41,7 @@ demo: $(RUN_MARK) ## replay a bundled real log under two policies, and show the 
 	@mkdir -p out
 	@$(BIN)/mirab demo --html out/demo.html
 
-test: $(DEV_MARK) browser lint types ## everything that must pass: style, types, all tests, the built wheel
+test: $(DEV_MARK) browser daemons lint types ## everything that must pass: style, types, all tests, the built wheel
 	@$(BIN)/python -m pytest -n $(WORKERS)
 	@$(MAKE) wheel
 
@@ -58,6 +58,9 @@ types: $(DEV_MARK)
 
 browser: ## Debian's chromium for the page tests (skipped where it cannot be had)
 	@.ci/browser
+
+daemons: ## PostgreSQL and Slurm for the tests that stand on real ones (skipped where they cannot be had)
+	@.ci/daemons
 
 wheel: $(DEV_MARK) ## build the wheel, look inside, and use it from a fresh environment
 	@.ci/wheel $(BIN)/python
