@@ -31,6 +31,8 @@ from mirab.cli.localservice import LocalService, local_service
 
 SENDERS = 24
 LOOKS_PER_SECOND = 2.0
+TOGETHER = 4
+"""Nodes whose runs end at the same time: about two nodes become free each second."""
 TARGETS = {"submit": 150.0, "ls": 200.0, "ls --account": 200.0, "share": 200.0}
 """Milliseconds that the 99th of a hundred should stay under."""
 DECISION_TARGET = 10.0
@@ -120,10 +122,11 @@ def fill(service: LocalService, options: argparse.Namespace) -> float:
     chance = Random(1)
     began = time.perf_counter()
     with service.client() as client:
-        for first in range(0, options.nodes, 64):
-            tasks = min(64, options.nodes - first)
-            seconds = 30 + chance.randrange(3_000)
-            client.post("/jobs", request(account(first // 64), 8, "4h", seconds, f"0-{tasks - 1}"), key=new_key())
+        for first in range(0, options.nodes, TOGETHER):
+            tasks = min(TOGETHER, options.nodes - first)
+            seconds = 30 + chance.randrange(600)
+            client.post("/jobs", request(account(first // TOGETHER % options.accounts), 8, "4h", seconds,
+                                         f"0-{tasks - 1}"), key=new_key())  # fmt: skip
         per_account = max(1, options.waiting // options.accounts)
         for number in range(options.accounts):
             body = request(account(number), chance.choice((1, 2, 4, 8)), chance.choice(("0", "10m", "1h", "8h")),

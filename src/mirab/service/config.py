@@ -65,7 +65,7 @@ SETTINGS: tuple[Setting, ...] = (
             "How the cluster is shared. Default: what the cluster file says, else budget."),
     Setting("backend", "local|null", "MIRAB_BACKEND", "local",
             "What runs jobs: real processes on this machine, or nothing at all (for load tests)."),
-    Setting("coalesce", "DURATION", "MIRAB_COALESCE", "50ms",
+    Setting("coalesce", "DURATION", "MIRAB_COALESCE", "20ms",
             "Least time between two decisions: what arrives meanwhile is decided and written together."),
     Setting("hosts", "NAME,...", "MIRAB_HOSTS", "",
             "Further names by which clients may call this service over HTTP, besides addresses and localhost."),
@@ -99,7 +99,7 @@ class ServeConfig:
     socket: Path | None = None
     policy: str = ""
     backend: str = "local"
-    coalesce: float = 0.05
+    coalesce: float = 0.02
     hosts: tuple[str, ...] = ()
     local_users: str = "researcher"
     metrics: str = "open"

@@ -22,7 +22,7 @@ from mirab.service.inbox import Request, UnavailableError
 from mirab.service.live import Live
 from mirab.store import StoreError
 
-COALESCE = 0.05
+COALESCE = 0.02
 """Seconds between two decisions at least: what arrives meanwhile is decided, and written to disk, together."""
 ROUNDS = 20
 """So often in one cycle facts may follow from facts."""

@@ -21,6 +21,7 @@ from mirab.model.records import AuditEntry
 from mirab.model.units import DAY, HOUR, Instant, RunId
 from mirab.service.clock import LiveClock
 from mirab.service.config import ServeConfig
+from mirab.service.garbage import Garbage
 from mirab.service.inbox import Entry, Request
 from mirab.service.live import Live
 from mirab.service.logs import log_decision
@@ -144,6 +145,7 @@ class Keeper:
     def __post_init__(self) -> None:
         self._at = monotonic()
         self._forgot_at: Instant = 0
+        self._garbage = Garbage()
 
     def after(self, seq: int, facts: Sequence[Event], plan: Plan, timing: Timing) -> None:
         log_decision(seq, facts, plan, decide_ms=timing.decide * 1e3, append_ms=timing.append * 1e3)
@@ -153,6 +155,7 @@ class Keeper:
             self._forgot_at = plan.at
             self._safely("ledger", lambda: self.keep_ledger(False))
             self._safely("replies", lambda: self.live.store.forget_replies(plan.at - REPLIES_KEPT))
+        self._garbage.tidy(quiet=not self.live.inbox.depth)
 
     def snapshot(self) -> None:
         """In the decider's thread, or after its end."""

@@ -8,58 +8,31 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from mirab.model.units import DAY, parse_duration
+from mirab.service.fields import (
+    AccountText,
+    Argument,
+    DurationText,
+    LineText,
+    Moment,
+    Name,
+    PathText,
+    Reply,
+    Request,
+    ScriptText,
+    Sentence,
+    ShareText,
+    SignalText,
+    UserText,
+    VariableName,
+    whole,
+)
 
-LONGEST_DURATION = 3_660 * DAY
-"""Ten years: longer is a typing error."""
-SCRIPT_MAX = 1 << 20
-"""Characters of a batch script, and of all arguments together with all of the environment."""
-
-NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$"
-"""One line that shows as what it is: no control characters, no line ends, nothing that reverses the text."""
-DURATION_PATTERN = r"^(0|([0-9]{1,9}(\.[0-9]{1,6})?(ms|min|s|m|h|d|w)){1,6})$"
-_NO_NUL = r"^[^\x00]*$"
-
-
-def _bounded(text: str) -> str:
-    if parse_duration(text) > LONGEST_DURATION:
-        raise ValueError("more than ten years: check the unit")
-    return text
-
-
-DurationText = Annotated[
-    str, Field(max_length=64, pattern=DURATION_PATTERN, examples=["15m"]), AfterValidator(_bounded)
-]
-Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"}, examples=["2026-03-01T12:00:00Z"])]
-Name = Annotated[str, Field(max_length=256, pattern=NAME_PATTERN)]
-AccountText = Annotated[str, Field(max_length=512, pattern=NAME_PATTERN, examples=["llm/pretrain"])]
-Sentence = Annotated[str, Field(max_length=2_000, pattern=NAME_PATTERN, examples=["gives way to the release"])]
-PathText = Annotated[str, Field(max_length=4_096, pattern=_NO_NUL)]
-Argument = Annotated[str, Field(max_length=128_000, pattern=_NO_NUL)]
-VariableName = Annotated[str, Field(min_length=1, max_length=1_024, pattern=r"^[^\x00=]*$")]
-JobId = Annotated[str, Field(max_length=32, pattern=r"^[0-9]{1,18}(_[0-9]{1,9})?$", examples=["7"])]
 JobState: TypeAlias = Literal[
     "PENDING", "RUNNING", "COMPLETING", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL",
     "REJECTED",
 ]  # fmt: skip
-
-
-def _whole(least: int, most: int) -> Any:
-    return Field(strict=True, ge=least, le=most)
-
-
-class Request(BaseModel):
-    """What is sent to the service: an unknown key is an error, since it is most likely a typing error."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Reply(BaseModel):
-    """What the service answers: keys may be added in later versions, so readers ignore those they do not know."""
-
-    model_config = ConfigDict(extra="ignore")
 
 
 # --- jobs ----------------------------------------------------------------------------------------------------------
@@ -68,10 +41,7 @@ class SubmitRequest(Request):
 
     account: Annotated[AccountText, Field(description="'' = the only one that you may submit for.")] = ""
     name: Annotated[Name, Field(description="Default: the script's or program's name.")] = ""
-    script: Annotated[
-        str,
-        Field(max_length=SCRIPT_MAX, pattern=_NO_NUL, description="Text of a batch script, with its `#!` line."),
-    ] = ""
+    script: Annotated[ScriptText, Field(description="Text of a batch script, with its `#!` line.")] = ""
     argv: Annotated[
         list[Argument],
         Field(max_length=4_096, description="Program and arguments; with a script, the script's own arguments."),
@@ -81,24 +51,16 @@ class SubmitRequest(Request):
         dict[VariableName, Argument],
         Field(max_length=4_096, description="The whole environment, without what mirab adds."),
     ] = {}
-    nodes: Annotated[int, _whole(1, 100_000)] = 1
-    gpus_per_node: Annotated[int, _whole(0, 1_024)] = 0
-    cpus_per_node: Annotated[int, _whole(0, 65_536), Field(description="0 = what goes with the GPUs.")] = 0
-    memory_mib_per_node: Annotated[int, _whole(0, 1 << 30)] = 0
+    nodes: Annotated[int, whole(1, 100_000)] = 1
+    gpus_per_node: Annotated[int, whole(0, 1_024)] = 0
+    cpus_per_node: Annotated[int, whole(0, 65_536), Field(description="0 = what goes with the GPUs.")] = 0
+    memory_mib_per_node: Annotated[int, whole(0, 1 << 30)] = 0
     gpu_types: Annotated[list[Name], Field(max_length=64, description="Accepted types; none = any.")] = []
     time_limit: Annotated[DurationText | None, Field(description="null = none.")] = None
     min_runtime: Annotated[
         DurationText, Field(description="Nobody stops a run before; 0 = not charged, and may be stopped at any time.")
     ] = "15m"
-    signal: Annotated[
-        str,
-        Field(
-            max_length=16,
-            pattern=r"^((SIG)?[A-Z][A-Z0-9]{1,9}([+-][0-9]{1,2})?|[1-9][0-9]?)$",
-            description="Sent `grace` before a stop.",
-            examples=["USR1"],
-        ),
-    ] = "TERM"
+    signal: Annotated[SignalText, Field(description="Sent `grace` before a stop.")] = "TERM"
     grace: Annotated[DurationText, Field(description="Notice before a stop.")] = "10s"
     output: Annotated[
         PathText,
@@ -111,17 +73,10 @@ class SubmitRequest(Request):
     restart: Annotated[DurationText, Field(description="What a resumed run needs to get going again.")] = "0"
     resume: Annotated[bool, Field(strict=True, description="A stopped run goes back to the queue.")] = True
     verify_resume: Annotated[Argument, Field(description="Command that proves that what was saved restores.")] = ""
-    priority: Annotated[int, _whole(0, 100), Field(description="Rank among your own jobs.")] = 1
+    priority: Annotated[int, whole(0, 100), Field(description="Rank among your own jobs.")] = 1
     deadline: Annotated[AwareDatetime | None, Field(description="Orders your own jobs by their slack.")] = None
-    dependency: Annotated[
-        str,
-        Field(
-            max_length=8_192, pattern=NAME_PATTERN, description="As in sbatch.", examples=["afterok:12:13,afterany:9"]
-        ),
-    ] = ""
-    array: Annotated[
-        str, Field(max_length=1_024, pattern=NAME_PATTERN, description="As in sbatch.", examples=["0-15%4"])
-    ] = ""
+    dependency: Annotated[LineText, Field(description="As in sbatch.", examples=["afterok:12:13,afterany:9"])] = ""
+    array: Annotated[LineText, Field(description="As in sbatch.", examples=["0-15%4"])] = ""
     hold: Annotated[bool, Field(strict=True, description="Keep it out of the queue until it is released.")] = False
     label: Annotated[Name, Field(description="Your own word for jobs that belong together.")] = ""
     interactive: Annotated[bool, Field(strict=True, description="A person is attached: a session.")] = False
@@ -272,10 +227,7 @@ class Shares(Reply):
 class BudgetNode(Request):
     """One account's budget, as in the cluster file."""
 
-    share: Annotated[
-        str,
-        Field(max_length=32, pattern=r"^[0-9]{1,3}(\.[0-9]{1,7})?%$", description="Of its parent.", examples=["12.5%"]),
-    ]
+    share: Annotated[ShareText, Field(description="Of its parent.")]
     children: Annotated[dict[Name, BudgetNode], Field(max_length=10_000)] = {}
     owner: Sentence = ""
     review: Sentence = ""
@@ -325,7 +277,7 @@ class Nodes(Reply):
 class NodeReport(Request):
     """What was seen on a node: an NVIDIA XID, or words."""
 
-    xid: Annotated[int, _whole(1, 1_000)] | None = None
+    xid: Annotated[int, whole(1, 1_000)] | None = None
     text: Sentence = ""
 
 
@@ -379,9 +331,7 @@ class GrantModel(BaseModel):
 class NewToken(Request):
     """A token for a user, or (`local`) the roles of a Unix user of this machine, who needs no token."""
 
-    user: Annotated[
-        str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", examples=["ada"])
-    ]
+    user: UserText
     grants: Annotated[list[GrantModel], Field(min_length=1, max_length=100)]
     expires_in: Annotated[DurationText | None, Field(description="null = it does not expire.")] = None
     note: Sentence = ""

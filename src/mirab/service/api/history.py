@@ -14,7 +14,8 @@ from mirab.service.api.problems import reading_cursor
 from mirab.service.api.stream import Filter, events
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
-from mirab.service.schemas import NAME_PATTERN, Audit, AuditPage, Decision, Decisions
+from mirab.service.fields import JOB_PATTERN, NAME_PATTERN
+from mirab.service.schemas import Audit, AuditPage, Decision, Decisions
 
 router = APIRouter(prefix="/api/v1", tags=["history"])
 
@@ -30,7 +31,7 @@ Word = Annotated[str, Query(max_length=512, pattern=NAME_PATTERN)]
 async def stream_events(
     who: Annotated[Principal, needs("event.see")],
     parts: Service,
-    job: Annotated[str | None, Query(max_length=32, pattern=r"^[0-9]{1,18}(_[0-9]{1,9})?$")] = None,
+    job: Annotated[str | None, Query(max_length=32, pattern=JOB_PATTERN)] = None,
     account: Annotated[Word | None, Query(description="It and all below it.")] = None,
     last_event_id: Annotated[
         str | None,

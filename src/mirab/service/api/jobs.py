@@ -20,8 +20,8 @@ from mirab.service.api.ports import JobFilter
 from mirab.service.api.problems import ProblemError, not_found, printable, reading_cursor
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
+from mirab.service.fields import JOB_PATTERN, NAME_PATTERN
 from mirab.service.schemas import (
-    NAME_PATTERN,
     DryRun,
     Job,
     JobDetail,
@@ -33,7 +33,7 @@ from mirab.service.schemas import (
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
-Id = Annotated[str, Path(max_length=32, pattern=r"^[0-9]{1,18}(_[0-9]{1,9})?$", examples=["7"])]
+Id = Annotated[str, Path(max_length=32, pattern=JOB_PATTERN, examples=["7"])]
 Word = Annotated[str, Query(max_length=512, pattern=NAME_PATTERN)]
 Words = Annotated[
     list[Annotated[str, Query(max_length=8_192, pattern=NAME_PATTERN)]] | None,

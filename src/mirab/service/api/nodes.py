@@ -10,7 +10,8 @@ from mirab.service.api.needs import Service, needs
 from mirab.service.api.parts import Parts
 from mirab.service.api.problems import ProblemError, not_found
 from mirab.service.auth.principal import Principal
-from mirab.service.schemas import NAME_PATTERN, Node, NodeReport, Nodes, Squatters, Why
+from mirab.service.fields import NAME_PATTERN
+from mirab.service.schemas import Node, NodeReport, Nodes, Squatters, Why
 
 router = APIRouter(prefix="/api/v1", tags=["nodes"])
 

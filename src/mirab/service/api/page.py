@@ -8,7 +8,7 @@ from typing import Any
 
 from mirab.service.api.app import routes_alone
 from mirab.service.auth.rules import ROLES, RULES, Rule, Scope
-from mirab.service.schemas import DURATION_PATTERN
+from mirab.service.fields import DURATION_PATTERN
 
 HEAD = """# The REST API
 
