@@ -64,7 +64,7 @@ def half_a_folder(rig: Rig, start: Start) -> None:
 
 def a_folder_without_its_spec(rig: Rig, start: Start) -> None:
     half_a_folder(rig, start)
-    rundir.reserve_exit(rig.backend.folders.run(start.run_id))
+    rundir.reserve(os.path.join(rig.backend.folders.run(start.run_id), rundir.EXIT))
     Path(rig.backend.folders.run(start.run_id), "spec.json.new").write_text('{"half')
 
 

@@ -203,7 +203,7 @@ def test_a_folder_that_cannot_be_made_refuses_the_start_and_gives_the_gpus_back(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rundir, "reserve_exit", full)
+        patch.setattr(rundir, "reserve", full)
         refused = rig.fact(ActionRefused, rig.start("1", "true", gpus=8))
     assert refused.action == "start" and "No space" in refused.why
     assert rig.run("2", "true", gpus=8).outcome is Outcome.COMPLETED
@@ -220,6 +220,19 @@ def test_a_touched_file_is_a_checkpoint(rig: Rig) -> None:
     rig.cancel(run_id)
     end = rig.ended(run_id)
     assert end.lost == end.at - safe.at
+
+
+def test_folders_of_old_runs_are_removed_and_what_was_saved_is_kept(rig: Rig) -> None:
+    first = rig.run("1", "sh", "-c", "touch $MIRAB_STATE_DIR/kept")
+    rig.run("2", "true")
+    running = rig.start("3", "sleep", "100")
+    rig.started(running)
+    assert rig.backend.prune(first.at) == 0
+    assert rig.backend.prune(first.at + 1) == 1
+    assert rig.backend.run_dir(WorkloadId("1")) is None and rig.backend.run_dir(WorkloadId("2")) is not None
+    assert rig.backend.prune(rundir.now_ms() + 1_000) == 1
+    assert (rig.backend.state_dir(WorkloadId("1")) / "kept").exists()
+    assert [record.run_id for record in rig.backend.usage_records()] == [running]
 
 
 def test_fifty_quick_jobs(rig: Rig) -> None:

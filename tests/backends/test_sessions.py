@@ -88,7 +88,9 @@ def set_size(slave: int, rows: int, columns: int) -> None:
 
 
 def door(rig: Rig, run_id: RunId) -> str:
-    return os.path.join(rig.backend.folders.run(run_id), rundir.ATTACH)
+    path = rig.backend.attach_path(rig.starts[run_id].workload_id)
+    assert path is not None
+    return str(path)
 
 
 @contextmanager
@@ -98,7 +100,7 @@ def person(rig: Rig, run_id: RunId) -> Iterator[Person]:
         yield someone
     finally:
         if someone.thread.is_alive():
-            someone.types("\x1dd")
+            someone.types("\x1d")
         someone.leaves()
 
 
@@ -124,7 +126,7 @@ def test_it_goes_on_when_nobody_looks_and_several_may_look(rig: Rig) -> None:
         ada.sees("READY> ")
         ada.types("echo $((40 + 2))\r")
         bob.sees("42")
-        ada.types("\x1dd")
+        ada.types("\x1d")
         ada.thread.join(60)
         assert ada.end is None, "detached"
         bob.types("echo $((50 + 3))\r")
@@ -163,14 +165,19 @@ def test_only_its_owner_may_attach(rig: Rig) -> None:
     run_id = session(rig)
     assert stat.S_IMODE(os.stat(door(rig, run_id)).st_mode) == 0o600
     with pytest.raises(AttachError, match="no session can be reached"):
-        attach(door(rig, RunId("9.1")) if (rig.root / "runs/9/1").exists() else str(rig.root / "none"), 0, 1)
+        attach(rig.root / "none", 0, 1)
+    rig.cancel(run_id)
+    rig.ended(run_id)
+    assert rig.backend.attach_path(WorkloadId("1")) is None, "it is over"
+    rig.run("2", "true")
+    assert rig.backend.attach_path(WorkloadId("2")) is None, "no session"
 
 
 def test_the_key_that_detaches() -> None:
     typing = Typing()
-    assert typing.feed(b"a\x1d\x1db\x1dxc") == b"a\x1db\x1dxc" and not typing.detached
-    assert typing.feed(b"z\x1d") == b"z"
-    assert typing.feed(b"dlost") == b"" and typing.detached
+    assert typing.feed(b"a\x1d\x1db\x1d\x1d\x1d\x1dc") == b"a\x1db\x1d\x1dc" and not typing.detached
+    assert typing.feed(b"z\x1d") == b"z" and typing.escaped and not typing.detached
+    assert typing.feed(b"lost") == b"" and typing.detached
 
 
 def test_frames_come_out_as_they_went_in_wherever_the_stream_is_cut() -> None:

@@ -187,7 +187,7 @@ def test_a_stop_that_cannot_be_written_is_refused(rig: Rig, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rundir, "write_json", full)
+        patch.setattr(rundir, "write_reserved", full)
         rig.preempt(run_id)
         assert rig.fact(ActionRefused, run_id).action == "preempt"
 

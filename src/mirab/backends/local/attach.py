@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from typing import IO
 
 ESCAPE = 0x1D
-"""Control-] begins a word to us: ``d`` detaches, a second Control-] is passed on as one."""
+"""Control-]: detach. Twice, quickly: one Control-] for the session."""
+QUICK_S = 0.4
 
 
 class AttachError(Exception):
@@ -42,7 +43,7 @@ class End:
 def attach(
     socket_path: str | os.PathLike[str], stdin: IO[bytes] | int | None = None, stdout: IO[bytes] | int | None = None
 ) -> End | None:
-    """Show the session here and type into it, until it ends or the person detaches (Control-], then d).
+    """Show the session here and type into it, until it ends or the person detaches (Control-]).
 
     What it showed before comes first. Without a terminal on `stdin` what is there is typed, and its end is no reason
     to let go.
@@ -84,7 +85,9 @@ def talk(connection: socket.socket, keys: int, screen: int) -> End | None:
     unpacker, typing = frames.Unpacker(), Typing()
     sources: list[int] = [connection.fileno(), keys]
     while True:
-        ready, _, _ = select.select(sources, [], [])
+        ready, _, _ = select.select(sources, [], [], QUICK_S if typing.escaped else None)
+        if not ready:
+            return None
         if keys in ready:
             data = os.read(keys, 4096)
             if not data:
@@ -107,7 +110,11 @@ def talk(connection: socket.socket, keys: int, screen: int) -> End | None:
 
 
 class Typing:
-    """What is typed, without the words to us."""
+    """What is typed, without the key that detaches.
+
+    Attributes:
+        escaped: that key was the last one; whether it was meant, the next key or the time shows.
+    """
 
     def __init__(self) -> None:
         self.escaped = self.detached = False
@@ -116,16 +123,12 @@ class Typing:
         """What of it is for the session. Sets `detached`."""
         passed_on = bytearray()
         for key in data:
-            if self.escaped:
-                self.escaped = False
-                if key in b"dD":
-                    self.detached = True
-                    break
-                passed_on += bytes([key]) if key == ESCAPE else bytes([ESCAPE, key])
-            elif key == ESCAPE:
-                self.escaped = True
-            else:
+            if self.escaped and key != ESCAPE:
+                self.detached = True
+                break
+            if key != ESCAPE or self.escaped:
                 passed_on.append(key)
+            self.escaped = key == ESCAPE and not self.escaped
         return bytes(passed_on)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from mirab.backends.local import rundir
 from mirab.backends.local.child import Identity
 from mirab.backends.local.translate import ID, Login, attempt_of
 from mirab.model.records import JobSpec
-from mirab.model.units import RunId, WorkloadId
+from mirab.model.units import Instant, RunId, WorkloadId
 
 
 class Folders:
@@ -68,6 +69,18 @@ class Folders:
             return None
         return Path(self.run(RunId(f"{workload_id}.{attempts[-1] if attempt is None else attempt}")))
 
+    def prune(self, ended_before: Instant) -> int:
+        """Remove the folders of runs that ended before an instant."""
+        count = 0
+        for _, directory in list(self.all_runs()):
+            last_word = rundir.read_json(os.path.join(directory, rundir.EXIT))
+            if last_word is not None and last_word["ended_at"] < ended_before:
+                shutil.rmtree(directory)
+                count += 1
+                with contextlib.suppress(OSError):
+                    os.rmdir(os.path.dirname(directory))
+        return count
+
     # --- making one ----------------------------------------------------------------------------------------------
     def make(self, directory: str, job: JobSpec, spec: dict[str, Any]) -> None:
         """All that the shim needs, on the disk; the spec last, for with it the folder counts as made.
@@ -86,7 +99,8 @@ class Folders:
         os.chmod(directory, passable())
         if job.script and not impossible:
             write_script(os.path.join(directory, rundir.SCRIPT), job.script, who)
-        rundir.reserve_exit(directory)
+        for name in (rundir.EXIT, rundir.STOP):
+            rundir.reserve(os.path.join(directory, name))
         rundir.write_json(os.path.join(directory, rundir.SPEC), spec, durable=True)
         rundir.sync_directory(os.path.dirname(directory))
         rundir.sync_directory(str(self.runs))

@@ -350,7 +350,8 @@ class Keeper:
         """Whether work has been made safe since the last look; what was there before the run began does not count."""
         news = False
         for path in filter(None, (self.path(rundir.CHECKPOINT), str(self.spec["checkpoint_file"]))):
-            mark = mark_of(path)
+            with self.who.acting():
+                mark = mark_of(path)
             known = path in self.safe
             if known and mark is not None and mark != self.safe[path]:
                 news = True

@@ -49,7 +49,7 @@ DOORBELL = "doorbell"
 """In the root folder: what the shims ring after they wrote something."""
 
 RESERVE = 4096
-"""Bytes kept for the exit file, so that a full disk does not hide the end of a run."""
+"""Bytes kept for the files that stop a run and tell its end, so that a full disk prevents neither."""
 FINISHED = b"finished"
 
 
@@ -102,23 +102,34 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def reserve_exit(directory: str) -> None:
-    """Take the room of the exit file now: a disk that fills up later cannot keep it from being written."""
-    path = os.path.join(directory, EXIT + ".new")
-    put(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), b" " * RESERVE, durable=True)
-
-
-def write_exit(directory: str, value: Mapping[str, Any]) -> None:
-    """Say the last word, durably, in the room that was reserved for it (trailing blanks are no part of JSON).
+def reserve(path: str) -> None:
+    """Take the room of a file now: a disk that fills up later cannot keep it from being written.
 
     Raises:
-        OSError: there is no room after all.
+        OSError: there is none now.
     """
-    path = os.path.join(directory, EXIT)
+    put(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), b" " * RESERVE, durable=True)
+
+
+def write_reserved(path: str, value: Mapping[str, Any]) -> None:
+    """Write a file durably, in the room that was reserved for it (trailing blanks are no part of JSON).
+
+    Raises:
+        OSError: there is no room after all, as for what is written a second time.
+    """
     text = json.dumps(value).encode().ljust(RESERVE)
     put(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), text, durable=True)
     os.rename(f"{path}.new", path)
-    sync_directory(directory)
+    sync_directory(os.path.dirname(path))
+
+
+def write_exit(directory: str, value: Mapping[str, Any]) -> None:
+    """Say the last word of a run.
+
+    Raises:
+        OSError: it is not on the disk.
+    """
+    write_reserved(os.path.join(directory, EXIT), value)
 
 
 def take_lock(directory: str) -> int | None:

@@ -92,7 +92,7 @@ def order_stop(directory: str, outcome: str, grace: int, why: str) -> None:
     path = os.path.join(directory, rundir.STOP)
     before = rundir.read_json(path)
     if before is None or endings.stronger(str(before["outcome"]), outcome) != before["outcome"]:
-        rundir.write_json(path, {"outcome": outcome, "grace_ms": grace, "why": why}, durable=True)
+        rundir.write_reserved(path, {"outcome": outcome, "grace_ms": grace, "why": why})
     rundir.ring(os.path.join(directory, rundir.BELL))
 
 
