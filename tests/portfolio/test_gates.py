@@ -307,7 +307,7 @@ def test_demand_is_sustained_from_four_fifths_of_the_window_on() -> None:
 
 
 def test_a_replay_tells_who_had_sustained_demand() -> None:
-    told = replay_report(synthesize(SynthOptions(nodes=4, days=4, load=3.0, seed=2)), POLICIES["priority"])
+    told = replay_report(synthesize(SynthOptions(nodes=2, days=3, load=2.0, seed=2)), POLICIES["priority"])
     steady = {path: each["sustained"] for path, each in told["by_account"].items() if each["sustained"]["windows"]}
     assert told["metrics"]["sustained_accounts"] == len(steady) > 0
     assert told["metrics"]["sustained_worst"] == min(each["lowest"] for each in steady.values())

@@ -151,7 +151,7 @@ def _changes(found: Json) -> list[Section]:
     lines += [("policy", each["setting"], _value(each["before"]), _value(each["after"])) for each in found["policy"]]
     if not lines:
         return []
-    return [Section("What differs", Table(("", "term", "present", "proposed"), lines))]
+    return [Section("What differs", Table(("account", "term", "present", "proposed"), lines))]
 
 
 def _value(value: object) -> str:
