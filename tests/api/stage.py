@@ -54,12 +54,16 @@ class Outputs:
 
     files: dict[tuple[str, int, str], Path] = field(default_factory=dict)
     uid: int = field(default_factory=os.geteuid)
+    folders: dict[str, Path] = field(default_factory=dict)
 
     def path(self, job_id: str, attempt: int, stream: str) -> Path | None:
         return self.files.get((job_id, attempt, stream))
 
     def owner(self, job_id: str) -> int:
         return self.uid
+
+    def folder(self, job_id: str) -> Path | None:
+        return self.folders.get(job_id)
 
 
 class Stage:

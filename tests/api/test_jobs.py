@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +64,17 @@ def test_a_dry_run_tells_the_decision_and_submits_nothing(service: Stage) -> Non
         never = client.post("/api/v1/jobs", params={"dry_run": True}, json=job(gpus_per_node=64)).json()
         assert never["decision"] == "reject"
     assert service.store.counts() == before
+
+
+def test_the_folder_of_a_run_is_for_those_who_see_what_it_executes(own_service: Stage, tmp_path: Path) -> None:
+    made = own_service.submit(argv=["sleep", "1000"])["id"]
+    own_service.outputs.folders[made] = tmp_path
+    with own_service.client("ada") as ada, own_service.client("eve") as eve:
+        while ada.get(f"/api/v1/jobs/{made}").json()["state"] != "RUNNING":
+            time.sleep(0.02)
+        assert ada.get(f"/api/v1/jobs/{made}").json()["run_dir"] == str(tmp_path)
+        seen = eve.get(f"/api/v1/jobs/{made}").json()
+        assert (seen["run_dir"], seen["spec"]) == ("", None)
 
 
 def test_pages_neither_repeat_nor_leave_out(own_service: Stage) -> None:

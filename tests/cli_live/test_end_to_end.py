@@ -21,6 +21,7 @@ from mirab.cli import localservice
 from mirab.cli.localservice import LocalService
 from tests.cli.conftest import Mirab, Said
 from tests.cli.signals import HEARING
+from tests.cli_live.terminal import terminal
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 60
@@ -141,7 +142,7 @@ def test_hold_release_cancel_requeue(live: Mirab) -> None:
     in_state(live, held, "CANCELLED")
     assert live("await", held).code != 0
     ended = submitted(live("submit", "--wait", "--", "true"))
-    assert live("cancel", ended).code == 5
+    assert live("cancel", ended).err == f"Job {ended} had ended already: COMPLETED.\n"
 
 
 def test_arrays_and_dependencies(live: Mirab, tmp_path: Path) -> None:
@@ -284,3 +285,59 @@ def test_two_may_submit_at_the_same_time(live: Mirab) -> None:
         thread.join()
     assert len(set(ids)) == 4
     assert {job["id"] for job in jobs(live)} == set(ids)
+
+
+def test_a_session_is_entered_left_entered_again_and_ended(live: Mirab) -> None:
+    with terminal([*HEARING, "session", "--min-runtime", "1m", "--", "sh"]) as first:
+        first.expect("leaves it running.")
+        first.type("echo it is $((40 + 2))\n")
+        first.expect("it is 42")
+        first.type("\x1dd")
+        assert first.wait() == 0
+        assert "goes on" in first.screen
+    [session] = json.loads(live("session", "ls", "--json").out)["jobs"]
+    assert (session["state"], session["interactive"], session["gpus"]) == ("RUNNING", True, 0)
+    with terminal([*HEARING, "session", "attach", session["id"]]) as second:
+        second.expect("it is 42")
+        second.type("echo $MIRAB_STATE_DIR > there; exit 7\n")
+        assert second.wait() == 7
+        assert "ended: FAILED" in second.screen
+
+
+def test_a_session_that_was_stopped_for_others_is_restored_by_one_command(live: Mirab) -> None:
+    with terminal([*HEARING, "session", "-G", "8", "--min-runtime", "0", "--grace", "2s", "--", "sh"]) as first:
+        first.expect("leaves it running.")
+        first.type("echo kept > $MIRAB_STATE_DIR/file; echo saved $?\n")
+        first.expect("saved 0")
+        assert live("run", "-A", "blue", "-G", "8", "--", "true").code == 0
+        assert first.wait() == 0
+        assert "SAVE NOW" in first.screen
+        assert "was stopped" in first.screen
+    [session] = json.loads(live("session", "ls", "--json").out)["jobs"]
+    with terminal([*HEARING, "session", "attach", session["id"]]) as second:
+        second.expect("saved 0")
+        second.type("cat $MIRAB_STATE_DIR/file; echo again $((1 + 1))\n")
+        assert "kept" in second.expect("again 2")
+        second.type("exit\n")
+        assert second.wait() == 0
+
+
+def test_sessions_need_a_terminal_and_belong_to_their_user(live: Mirab) -> None:
+    said = live("session", "-G", "1")
+    assert said.code == 2
+    assert "needs a terminal" in said.sentence
+    job_id = submitted(live("submit", "-G", "1", "--", "sleep", "600"))
+    with terminal([*HEARING, "session", "attach", job_id]) as person:
+        assert person.wait() == 2
+        assert "is no session" in person.screen
+    detached = live("session", "--detach", "--", "sleep", "600").out.strip()
+    in_state(live, detached, "RUNNING")
+
+
+def test_ctrl_c_while_a_session_waits_cancels_it(live: Mirab) -> None:
+    submitted(live("submit", "-G", "8", "--min-runtime", "1h", "--", "sleep", "600"))
+    with terminal([*HEARING, "session", "-G", "8", "--", "sh"]) as person:
+        person.expect("waits:")
+        person.type("\x03")
+        assert person.wait() == 130
+    assert [job["gpus"] for job in jobs(live) if job["interactive"]] == []

@@ -148,7 +148,8 @@ def test_being_told_to_go_cancels_it(double: Double) -> None:
 def test_what_is_said_when_a_job_changes() -> None:
     notices = Notices("7")
     waiting = job("7", why="8 GPUs are not free.")
-    running = job("7", state="RUNNING", attempt=1, node_names=["n0"], protected_until="2036-01-01T00:00:00Z")
+    running = job("7", state="RUNNING", attempt=1, node_names=["n0"], started_at="2026-03-01T12:00:00Z",
+                  protected_until="2036-01-01T00:00:00Z")  # fmt: skip
     again = job("7", attempt=1, preemptions=1, why="red goes first")
     assert notices.about(waiting) == "Job 7 waits: 8 GPUs are not free."
     assert notices.about(waiting) == ""

@@ -96,6 +96,10 @@ class NullBackend:
         """There is no output."""
         return None
 
+    def run_dir(self, workload_id: WorkloadId, attempt: int | None = None) -> Path | None:
+        """There is no folder."""
+        return None
+
     def utilization(self) -> dict[RunId, float]:
         """Nothing is measured."""
         return {}

@@ -112,6 +112,8 @@ class Notices:
 
     def about(self, job: Job) -> str:
         """A sentence; "" = nothing new."""
+        if job["state"] == "RUNNING" and not job["started_at"]:
+            return ""
         before, self.seen = self.seen, (job["state"], job["attempt"], job["preemptions"])
         if self.seen == before:
             return ""

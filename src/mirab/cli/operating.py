@@ -12,7 +12,7 @@ import click
 from mirab.cli.client import Client, at
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.exits import ConflictError, DeniedError, Exit, InvalidError, NotFoundError
-from mirab.cli.jobs import LIVE, Job, jobs_of, pages, parse_ids, parse_states
+from mirab.cli.jobs import LIVE, Job, has_ended, jobs_of, pages, parse_ids, parse_states
 from mirab.cli.output import emit, say, to_json
 from mirab.study.formats import plural
 
@@ -157,7 +157,12 @@ def _asked(client: Client, deed: Deed, job_id: str, body: dict[str, str]) -> Job
 
 
 def _told(deed: Deed, done: list[Job], any_failed: bool) -> str:
-    if not done:
-        return f"{'Nothing else' if any_failed else 'Nothing'} {deed.infinitive}."
-    ids = " ".join(str(job["id"]) for job in done[:10])
-    return f"{deed.done} {plural(len(done), 'job')}: {ids}{' ...' if len(done) > 10 else ''}"
+    late = [job for job in done if has_ended(job) and job["state"] != "CANCELLED"]
+    lines = [f"Job {job['id']} had ended already: {job['state']}." for job in late]
+    told = [job for job in done if job not in late]
+    if told:
+        ids = " ".join(str(job["id"]) for job in told[:10])
+        lines.append(f"{deed.done} {plural(len(told), 'job')}: {ids}{' ...' if len(told) > 10 else ''}")
+    elif not late:
+        lines.append(f"{'Nothing else' if any_failed else 'Nothing'} {deed.infinitive}.")
+    return "\n".join(lines)

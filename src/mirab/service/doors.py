@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from mirab.model.resources import Cluster
-from mirab.model.units import format_share
+from mirab.model.units import WorkloadId, format_share
 from mirab.service.api.app import create_app
 from mirab.service.api.parts import Parts
 from mirab.service.api.ports import ApiSettings
@@ -41,6 +41,9 @@ class Outputs:
     def owner(self, job_id: str) -> int:
         spec = self.store.spec(job_id)
         return os.geteuid() if spec is None or spec.uid is None else spec.uid
+
+    def folder(self, job_id: str) -> Path | None:
+        return self.engine.run_dir(WorkloadId(job_id))
 
 
 def open_doors(service: Service, say: Say) -> None:

@@ -68,6 +68,9 @@ class LiveEngine(Engine, Protocol):
     def output_path(self, workload_id: Any, attempt: int | None = None, stream: str = "out") -> Path | None:
         """The file that an attempt writes."""
 
+    def run_dir(self, workload_id: Any, attempt: int | None = None) -> Path | None:
+        """The folder of an attempt (the last one, if not said) on this machine."""
+
 
 @dataclass(eq=False)
 class Service:

@@ -18,8 +18,6 @@ from mirab.service.fields import (
     Moment,
     Name,
     PathText,
-    Reply,
-    Request,
     ScriptText,
     Sentence,
     ShareText,
@@ -33,6 +31,18 @@ JobState: TypeAlias = Literal[
     "PENDING", "RUNNING", "COMPLETING", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL",
     "REJECTED",
 ]  # fmt: skip
+
+
+class Request(BaseModel):
+    """What is sent to the service: an unknown key is an error, since it is most likely a typing error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Reply(BaseModel):
+    """What the service answers: keys may be added in later versions, so readers ignore those they do not know."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 # --- jobs ----------------------------------------------------------------------------------------------------------
@@ -160,6 +170,10 @@ class JobDetail(Job):
 
     runs: list[Run] = []
     spec: JobSpec | None = None
+    run_dir: Annotated[
+        str,
+        Field(description="Folder of the present run on the service's machine, for those who see `spec`."),
+    ] = ""
 
 
 class Jobs(Reply):

@@ -136,9 +136,10 @@ def show_job(who: Annotated[Principal, needs("job.see")], parts: Service, job_id
     detail = parts.views.detail(job_id)
     if detail is None:
         raise no_job(job_id)
-    if who.may("job.private", detail.account, detail.user):
-        return detail
-    return detail.model_copy(update={"spec": None})
+    if not who.may("job.private", detail.account, detail.user):
+        return detail.model_copy(update={"spec": None})
+    folder = parts.outputs.folder(job_id) if detail.state == "RUNNING" else None
+    return detail.model_copy(update={"run_dir": str(folder)}) if folder is not None else detail
 
 
 @router.post("/{job_id}/cancel", response_model=Job, responses=REFUSED)

@@ -103,6 +103,9 @@ class OutputsPort(Protocol):
     def owner(self, job_id: str) -> int:
         """The Unix user that the job runs as, to whom its files belong."""
 
+    def folder(self, job_id: str) -> Path | None:
+        """The folder of the job's last attempt on this machine; None = it has none."""
+
 
 class MetricsPort(Protocol):
     def render(self) -> tuple[bytes, str]:
