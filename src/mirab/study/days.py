@@ -25,7 +25,7 @@ class AccountDays:
         owed, charged, used: unit-hours; `used` is all that ran, charged or not.
         lost: slot-hours lost to preemption.
         waits: those of the workloads that were submitted on the day, in milliseconds.
-        judged: owed and delivered over the window that ends with the day; nothing before the third.
+        judged: the day's part of what was owed and delivered, summed over the windows of all midnights; see `judge`.
     """
 
     owed: list[float]
@@ -36,14 +36,22 @@ class AccountDays:
     judged: list[tuple[float, float]] = field(default_factory=list)
 
     def judge(self, window: int) -> AccountDays:
-        """Work out `judged` anew, by windows of so many days."""
+        """Work out `judged` anew, by windows of so many days.
+
+        At each midnight from the third on, min(charged, owed) of the window is what was charged in it or what was owed
+        in it: the days of the window take their part of the one that counts. So the sums are those over all midnights,
+        and yet each day stands for itself and can be drawn again.
+        """
         owed, charged = [0.0, *accumulate(self.owed)], [0.0, *accumulate(self.charged)]
-        first = min(FIRST_MIDNIGHT, len(self.owed))
-        self.judged = [(0.0, 0.0)] * (first - 1)
-        for midnight in range(first, len(owed)):
+        due, got = [0.0] * len(self.owed), [0.0] * len(self.owed)
+        for midnight in range(min(FIRST_MIDNIGHT, len(self.owed)), len(owed)):
             begin = max(0, midnight - window)
-            promised = owed[midnight] - owed[begin]
-            self.judged.append((promised, max(0.0, min(charged[midnight] - charged[begin], promised))))
+            had = charged[midnight] - charged[begin]
+            counts = self.charged if 0 <= had < owed[midnight] - owed[begin] else self.owed if had > 0 else None
+            for day in range(begin, midnight):
+                due[day] += self.owed[day]
+                got[day] += 0.0 if counts is None else counts[day]
+        self.judged = list(zip(due, got, strict=True))
         return self
 
 
