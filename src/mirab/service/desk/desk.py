@@ -16,8 +16,10 @@ from mirab.service.desk.identity import RunAs, run_as
 from mirab.service.desk.jobs import JobCommands
 from mirab.service.desk.nodes import NodeCommands, Reported
 from mirab.service.desk.office import Office
-from mirab.service.desk.rehearsal import DryRun, refused, rehearsed
+from mirab.service.desk.rehearsal import DryRun, refused, rehearsed, told
+from mirab.service.desk.sandbox import Sandbox
 from mirab.service.desk.submit import Submissions, SubmitReply
+from mirab.service.views.waiting import names_of
 
 if TYPE_CHECKING:
     from mirab.service.live import Live
@@ -55,14 +57,18 @@ class Desk:
         Raises:
             DeskError: the form cannot be read, or they have no right to the account.
         """
-        state, now = self._live.fork(), self._live.now()
-        try:
-            made = self._submissions.rehearse(who, request, state, now)
-        except DeskError as error:
-            if "reason" not in error.extra:
-                raise
-            return refused(error)
-        return rehearsed(state, now, made.ids[0], made.facts, made.notes)
+        with Sandbox() as sandbox:
+            with self._live.reading() as state:
+                now = max(state.now, self._live.now())
+                names = names_of(state)
+                try:
+                    made = self._submissions.rehearse(who, request, state, now)
+                except DeskError as error:
+                    if "reason" not in error.extra:
+                        raise
+                    return refused(error)
+                sandbox.begin(lambda: rehearsed(state, now, made.ids[0], made.facts))
+            return told(sandbox.result(), names, made.notes)
 
     def cancel(self, who: Principal, ids: Sequence[str], why: str = "") -> list[JobRow]:
         return self._jobs.cancel(who, ids, why)

@@ -8,14 +8,14 @@ from typing import Any
 
 from mirab.control.cycle import cycle
 from mirab.core.state import State
-from mirab.model.codec import encode
+from mirab.model.codec import decode, encode
 from mirab.model.events import Event
 from mirab.model.plans import Action, Plan, Reject, Start
 from mirab.model.reasons import Reason
 from mirab.model.units import Instant, NodeName, WorkloadId
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.holding import read
-from mirab.service.views.waiting import names_of, reason_of_pending
+from mirab.service.views.waiting import reason_of_pending
 from mirab.study import words
 from mirab.study.formats import Names
 
@@ -52,33 +52,26 @@ class _Once:
         """Nothing is recorded either."""
 
 
-def rehearsed(state: State, now: Instant, workload: WorkloadId, facts: Sequence[Event],
-              notes: Sequence[str]) -> DryRun:  # fmt: skip
-    """One cycle on a state that is thrown away afterwards, and what it made of the workload."""
+def rehearsed(state: State, now: Instant, workload: WorkloadId, facts: Sequence[Event]) -> dict[str, Any]:
+    """One cycle on a state that is thrown away afterwards, and what it made of the workload, as JSON values."""
     stage = _Once(facts, now)
     plan = cycle(state, stage, stage, stage)
-    names = names_of(state)
     for action in plan.actions:
         if isinstance(action, Start) and action.workload_id == workload:
-            return _started(state, action, now, names, notes)
+            return _started(state, action, now)
         if isinstance(action, Reject) and action.workload_id == workload:
-            return _told("reject", action.reason, names, notes)
+            return {"decision": "reject", "reason": encode(action.reason)}
     reason = _reason(state, workload)
-    if reason is None:
-        return DryRun("wait", "it waits for the next decision", {}, notes=tuple(notes))
-    return _told("wait", reason, names, notes)
+    return {"decision": "wait", "reason": {} if reason is None else encode(reason)}
 
 
-def _started(state: State, action: Start, now: Instant, names: Names, notes: Sequence[str]) -> DryRun:
-    nodes = tuple(state.nodes_named(action.allocation.pool, action.allocation.mask))
-    until = now + action.min_runtime if action.min_runtime else None
-    return DryRun(
-        "start", words.sentence(action.reason, names), encode(action.reason), nodes, until, notes=tuple(notes)
-    )
-
-
-def _told(decision: str, reason: Reason, names: Names, notes: Sequence[str]) -> DryRun:
-    return DryRun(decision, words.sentence(reason, names), encode(reason), notes=tuple(notes))
+def _started(state: State, action: Start, now: Instant) -> dict[str, Any]:
+    return {
+        "decision": "start",
+        "reason": encode(action.reason),
+        "nodes": tuple(map(str, state.nodes_named(action.allocation.pool, action.allocation.mask))),
+        "protected_until": now + action.min_runtime if action.min_runtime else None,
+    }
 
 
 def _reason(state: State, workload: WorkloadId) -> Reason | None:
@@ -86,6 +79,13 @@ def _reason(state: State, workload: WorkloadId) -> Reason | None:
         return read(state.held[workload][1])
     pending = state.pending.get(workload)
     return None if pending is None else reason_of_pending(pending)
+
+
+def told(found: dict[str, Any], names: Names, notes: Sequence[str]) -> DryRun:
+    """The outcome with its sentence."""
+    reason = found["reason"]
+    sentence = words.sentence(decode(reason), names) if reason else "it waits for the next decision"
+    return DryRun(sentence=sentence, notes=tuple(notes), **found)
 
 
 def refused(error: DeskError) -> DryRun:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isinf
 
+from mirab.core.queues import User
 from mirab.core.runs import Run
-from mirab.core.shares import REST, Account, compared
+from mirab.core.shares import REST, Account, compared, covers
 from mirab.core.state import State
 from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, Instant, UserName
 from mirab.service.schemas import ShareAccount, ShareUser
 from mirab.service.views.accruals import Got
 
 NOTHING = Got(0, 0)
+USERS_MOST = 2_000
+"""So many users of a tree, and they are not listed: ask for a part of it."""
 
 
 @dataclass(slots=True)
@@ -31,6 +34,10 @@ class Crowd:
         self.waiting_gpus += other.waiting_gpus
         self.committed += other.committed
 
+    @property
+    def empty(self) -> bool:
+        return not (self.running_gpus or self.waiting_jobs or self.committed)
+
 
 @dataclass(slots=True)
 class Line:
@@ -40,22 +47,25 @@ class Line:
     used: Charge
     promised: int
     crowd: Crowd
-    users: dict[UserName, tuple[Charge, Crowd]] = field(default_factory=dict)
+    users: list[tuple[UserName, Charge, Crowd]] = field(default_factory=list)
 
 
 def lines(state: State, now: Instant, below: str | None = None) -> list[Line]:
-    """Every account that is open or has something, parents first; with `below`, it and those under it."""
+    """Every account that is open or has something, parents first; with `below`, it and those under it.
+
+    Their users are listed where they are `USERS_MOST` at most: of a large tree ask for a part.
+    """
+    wanted = [account for path, account in state.accounts.items() if below is None or covers(below, path)]
     crowds = _crowds(state, now)
-    sums = _summed(crowds)
+    with_users = sum(len(account.users) for account in wanted) <= USERS_MOST
+    runs = _runs_by_user(state) if with_users else {}
     found = []
-    for path, account in state.accounts.items():
-        if below is not None and not (path == below or path.startswith(f"{below}/")):
-            continue
-        crowd = sums.get(account, Crowd())
+    for account in wanted:
+        crowd = crowds.get(account, Crowd())
         crowd.committed += account.held
-        users = _users(account, state, now, crowds.get(account, {}))
-        line = Line(account, account.used(now), account.promised(now), crowd, users)
+        line = Line(account, account.used(now), account.promised(now), crowd)
         if _shown(state, line, now):
+            line.users = list(_users(account, runs, state, now)) if with_users else []
             found.append(line)
     return found
 
@@ -64,53 +74,56 @@ def _shown(state: State, line: Line, now: Instant) -> bool:
     path = line.account.path
     if path.rpartition("/")[2] != REST and state.is_open(path):
         return True
-    busy = line.crowd.running_gpus or line.crowd.waiting_jobs or line.crowd.committed
-    return bool(busy or line.account.usage.between(now - state.policy.window, now) > 0)
+    return not line.crowd.empty or line.account.usage.between(now - state.policy.window, now) > 0
 
 
-def _crowds(state: State, now: Instant) -> dict[Account, dict[UserName, Crowd]]:
-    """Leaf -> user -> who runs and waits."""
-    found: dict[Account, dict[UserName, Crowd]] = {}
-    for run in state.runs.values():
-        crowd = found.setdefault(run.account, {}).setdefault(run.user.name, Crowd())
-        pool = state.cluster.pools[run.allocation.pool]
-        crowd.running_gpus += run.allocation.slots if pool.gpus_per_node else 0
-        crowd.committed += _committed(run, now)
-    for account in state.accounts.values():
-        for user in account.users.values():
-            for queue in user.queues.values():
-                crowd = found.setdefault(account, {}).setdefault(user.name, Crowd())
-                crowd.waiting_jobs += len(queue.entries)
-                crowd.waiting_gpus += len(queue.entries) * queue.info.shape.gpus
-    return found
-
-
-def _summed(crowds: Mapping[Account, Mapping[UserName, Crowd]]) -> dict[Account, Crowd]:
+def _crowds(state: State, now: Instant) -> dict[Account, Crowd]:
     """Each account with all below it."""
+    leaves = {account: _waiting(account.users.values()) for account in state.accounts.values() if account.users}
+    for run in state.runs.values():
+        _add_run(leaves.setdefault(run.account, Crowd()), run, state, now)
     sums: dict[Account, Crowd] = {}
-    for leaf, members in crowds.items():
+    for leaf, crowd in leaves.items():
         for account in leaf.lineage:
-            crowd = sums.setdefault(account, Crowd())
-            for each in members.values():
-                crowd.add(each)
+            sums.setdefault(account, Crowd()).add(crowd)
     return sums
 
 
-def _committed(run: Run, now: Instant) -> Charge:
-    return run.rate * max(0, run.committed_until - now)
+def _waiting(users: Iterable[User]) -> Crowd:
+    jobs = gpus = 0
+    for user in users:
+        for queue in user.queues.values():
+            count = len(queue.entries)
+            jobs += count
+            gpus += count * queue.info.shape.gpus
+    return Crowd(waiting_jobs=jobs, waiting_gpus=gpus)
 
 
-def _users(account: Account, state: State, now: Instant, crowds: Mapping[UserName, Crowd]) -> dict[
-    UserName, tuple[Charge, Crowd]
-]:  # fmt: skip
-    found = {}
-    for name, user in account.users.items():
-        used = max(0, user.usage.between(now - state.policy.window, now))
-        crowd = crowds.get(name, Crowd())
-        crowd.committed += user.held
-        if used or crowd != Crowd():
-            found[name] = used, crowd
+def _add_run(crowd: Crowd, run: Run, state: State, now: Instant) -> None:
+    if state.cluster.pools[run.allocation.pool].gpus_per_node:
+        crowd.running_gpus += run.allocation.slots
+    crowd.committed += run.rate * max(0, run.committed_until - now)
+
+
+def _runs_by_user(state: State) -> dict[User, list[Run]]:
+    found: dict[User, list[Run]] = {}
+    for run in state.runs.values():
+        found.setdefault(run.user, []).append(run)
     return found
+
+
+def _users(account: Account, runs: Mapping[User, list[Run]], state: State, now: Instant) -> Iterator[
+    tuple[UserName, Charge, Crowd]
+]:  # fmt: skip
+    """The users of a leaf who have, run or want something."""
+    for user in account.users.values():
+        crowd = _waiting((user,))
+        for run in runs.get(user, ()):
+            _add_run(crowd, run, state, now)
+        crowd.committed += user.held
+        used = max(0, user.usage.between(now - state.policy.window, now))
+        if used or not crowd.empty:
+            yield user.name, used, crowd
 
 
 def told(found: Iterable[Line], got: Mapping[AccountPath, Got] | None) -> list[ShareAccount]:
@@ -148,7 +161,7 @@ def _told(line: Line, got: Got | None) -> ShareAccount:
         running_gpus=crowd.running_gpus,
         waiting_jobs=crowd.waiting_jobs,
         waiting_gpus=crowd.waiting_gpus,
-        users=[_user(name, used, crowd) for name, (used, crowd) in sorted(line.users.items())],
+        users=[_user(name, used, crowd) for name, used, crowd in sorted(line.users, key=lambda each: each[0])],
     )
 
 
