@@ -22,7 +22,7 @@ import pytest
 PATIENCE_S = 60
 _LIBC = ctypes.CDLL(None)
 SETTINGS = ("listen_addresses=127.0.0.1", "max_connections=120", "shared_buffers=32MB", "log_min_messages=warning")
-FAST = ("fsync=off", "full_page_writes=off")
+FAST = ("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0", "max_wal_size=128MB")
 """For tests that do not pull the plug: this machine goes on, so nothing is lost."""
 
 
@@ -134,7 +134,7 @@ def serve(*settings: str) -> Iterator[PostgresServer]:
     programs = binaries()
     if programs is None:
         pytest.skip("PostgreSQL is not installed here and could not be: see .ci/daemons")
-    folder = Path(tempfile.mkdtemp(prefix="mirab-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="mirab-postgres-", dir=_in_memory() if set(FAST) <= {*settings} else None))
     server = PostgresServer(folder, programs, *settings)
     try:
         server.prepare()
@@ -143,6 +143,12 @@ def serve(*settings: str) -> Iterator[PostgresServer]:
     finally:
         server.stop(signal.SIGQUIT)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _in_memory() -> str | None:
+    """A folder without a disk behind it, if it is large: dozens of small databases cost nothing there."""
+    place = Path("/dev/shm")
+    return str(place) if place.is_dir() and shutil.disk_usage(place).free > 4 * 2**30 else None
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ def sqlite_urls(tmp_path: Path) -> NewUrl:
     return lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def new_url(request: pytest.FixtureRequest) -> NewUrl:
     """The URL of another empty place at each call."""
     if request.param == "sqlite":

@@ -17,7 +17,6 @@ from mirab.store.audits import check
 from mirab.store.backup import SKIPPED_NUMBERS, BackupError, NotEmptyError, backup, inspected, restore
 from mirab.store.database import open_database
 from mirab.store.tables import metadata
-from tests.live.postgres import PostgresServer
 from tests.store.conftest import NewUrl
 from tests.store.makers import fill, plan, submitted
 
@@ -47,27 +46,32 @@ def furnished(store: Store) -> Store:
     return store
 
 
-WAYS = [("sqlite", "sqlite"), ("sqlite", "postgresql"), ("postgresql", "sqlite"), ("postgresql", "postgresql")]
+WAYS = [("sqlite", "sqlite"), *(pytest.param(*way, marks=pytest.mark.slow) for way in (
+    ("sqlite", "postgresql"), ("postgresql", "sqlite"), ("postgresql", "postgresql"),
+))]  # fmt: skip
 
 
 @pytest.mark.parametrize(("source", "target"), WAYS)
 def test_there_and_back_between_all_engines(
-    source: str, target: str, sqlite_urls: NewUrl, postgres_server: PostgresServer, opened: Callable[[str], Store],
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    new_url = {"sqlite": sqlite_urls, "postgresql": postgres_server.new_database}
-    store = furnished(opened(new_url[source]()))
+    source: str, target: str, request: pytest.FixtureRequest, opened: Callable[[str], Store], tmp_path: Path
+) -> None:
+    def new_url(kind: str) -> str:
+        made: str = (
+            request.getfixturevalue("sqlite_urls")()
+            if kind == "sqlite"
+            else request.getfixturevalue("postgres_server").new_database()
+        )
+        return made
+
+    store = furnished(opened(new_url(source)))
     number = store.next_job_number()
     made = backup(store.database, tmp_path / "backup.gz")
     assert inspected(tmp_path / "backup.gz").rows == made.rows
-    database = open_database(new_url[target]())
+    url = new_url(target)
+    database = open_database(url)
     restore(database, tmp_path / "backup.gz")
     database.close()
-    again = opened(
-        str(database.url.render_as_string(hide_password=False))
-        if target == "postgresql"
-        else f"sqlite:///{database.path}"
-    )  # type: ignore[attr-defined]
+    again = opened(url)
     assert contents(again) == contents(store)
     assert check(again.database).wrong == []
     assert again.snapshot("f") is None
@@ -79,6 +83,7 @@ def test_there_and_back_between_all_engines(
     assert check(again.database).wrong == []
 
 
+@pytest.mark.slow
 def test_while_a_service_writes(store: Store, tmp_path: Path, opened: Callable[[str], Store], new_url: NewUrl) -> None:
     store.lead()
     stop = threading.Event()
@@ -201,11 +206,12 @@ HOWS = {
 @pytest.mark.parametrize("how", HOWS)
 def test_a_damaged_backup_is_refused_before_anything_is_touched(kept: Path, how: str, sqlite_urls: NewUrl) -> None:
     damaged(kept, how)
-    database = open_database(sqlite_urls())
+    url = sqlite_urls()
+    database = open_database(url)
     with pytest.raises(StoreError, match=HOWS[how]) as caught:
         restore(database, kept)
     assert isinstance(caught.value, BackupError)
     database.close()
-    store = open_store(f"sqlite:///{database.path}")  # type: ignore[attr-defined]
+    store = open_store(url)
     assert store.last() == (0, 0)
     store.dispose()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mirab.model.records import AuditEntry, IdempotentReply
+from mirab.model.records import AuditEntry, IdempotentReply, Write
 from mirab.store import LostLeadError, Store, StoreError
 from tests.store.conftest import NewUrl
 from tests.store.makers import ended, plan, put_beginning, recorded_world, spec, start, started, submitted
@@ -96,7 +96,7 @@ def test_text_that_a_database_cannot_hold_does_not_stop_the_journal(store: Store
     store.lead()
     wild = "a\0b\ud800c\U0001f600\n'\";--"
     facts = (submitted("1", user=wild, label=wild, account=f"a/{wild}"),)
-    writes = [
+    writes: list[Write] = [
         spec("1", name=wild, environment=(("X", wild),)),
         AuditEntry(1, wild, wild, wild, wild, wild, wild, wild),
         IdempotentReply(wild, wild, 1, "digest", wild),

@@ -104,6 +104,7 @@ def test_one_that_has_lost_the_lead_writes_nothing(store: Store, opened: Callabl
         store.append((), plan(2))
 
 
+@pytest.mark.slow
 def test_two_ledgers_in_two_schemas_of_one_database_have_leads_of_their_own(
     postgres_server: object, opened: Callable[[str], Store]
 ) -> None:

@@ -88,6 +88,7 @@ print(json.dumps([said, check(store.database).wrong]))
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     """The same as a full disk to SQLite; a real one is below, where this machine lets us have one."""
     done = subprocess.run(
@@ -176,6 +177,7 @@ def postgres_store(own_server: PostgresServer, opened: Callable[[str], Store]) -
     return put_beginning(opened(own_server.new_database()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
 def test_postgres_is_restarted_under_load(
     own_server: PostgresServer, postgres_store: Store, how: signal.Signals
@@ -208,6 +210,7 @@ def test_postgres_is_restarted_under_load(
     assert not any(said[1::2])
 
 
+@pytest.mark.slow
 def test_reads_while_it_is_away_are_told_as_such_and_work_again(
     own_server: PostgresServer, postgres_store: Store
 ) -> None:
@@ -228,6 +231,7 @@ def wire(own_server: PostgresServer) -> Iterator[BreakingWire]:
     wire.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", list(Break), ids=lambda how: how.name)
 def test_a_commit_in_doubt_is_resolved_by_its_number(
     own_server: PostgresServer, wire: BreakingWire, opened: Callable[[str], Store], how: Break
@@ -246,6 +250,7 @@ def test_a_commit_in_doubt_is_resolved_by_its_number(
     assert len(said) == 4
 
 
+@pytest.mark.slow
 def test_a_lead_that_was_taken_while_the_wire_was_broken(
     own_server: PostgresServer, wire: BreakingWire, opened: Callable[[str], Store]
 ) -> None:
@@ -265,6 +270,7 @@ def test_a_lead_that_was_taken_while_the_wire_was_broken(
     assert [job.id for job in other.jobs()[0]] == ["theirs"]
 
 
+@pytest.mark.slow
 def test_a_server_that_only_reads_for_a_while(own_server: PostgresServer, postgres_store: Store) -> None:
     store = postgres_store
     store.lead()
@@ -293,6 +299,7 @@ def test_a_server_that_only_reads_for_a_while(own_server: PostgresServer, postgr
     assert said[-1] == ""
 
 
+@pytest.mark.slow
 def test_a_commit_is_on_disk_whatever_the_server_says(postgres_store: Store) -> None:
     with postgres_store.database.writer.connect() as connection:
         assert connection.execute(text("SHOW synchronous_commit")).scalar() == "on"

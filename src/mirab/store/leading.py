@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import Event as Signal
 from time import monotonic, time
+from typing import Any
 
 from sqlalchemy import Connection, Select, select, update
 from sqlalchemy.exc import DBAPIError
@@ -139,7 +140,7 @@ class Lead:
                 work(connection)
         return ""
 
-    def _fence(self, connection: Connection, leader: Select[tuple[int, str, int]]) -> None:
+    def _fence(self, connection: Connection, leader: Select[Any]) -> None:
         epoch, holder, since = connection.execute(leader).one()
         if epoch != self.epoch:
             raise LostLeadError(
@@ -179,7 +180,7 @@ def alone(database: Database) -> Iterator[Lead]:
         database.release()
 
 
-_LEADER: Select[tuple[int, str, int]] = select(lead.c.epoch, lead.c.holder, lead.c.since)
+_LEADER: Select[Any] = select(lead.c.epoch, lead.c.holder, lead.c.since)
 
 
 def last_record(connection: Connection) -> tuple[int, Instant]:
