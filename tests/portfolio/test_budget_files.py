@@ -335,3 +335,45 @@ def test_no_history_no_blame(mirab: Mirab, file: Path) -> None:
     assert "Nothing has been decided yet" in mirab("budget", "log", file).out
     assert mirab("budget", "show", file, "nobody").code == 3
     assert mirab("budget", "revert", file, "7", "--reason", "x").code == 1
+
+
+class FakeService:
+    """Answers as the service does, and remembers what it was sent."""
+
+    sent: list[tuple[str, str, object, dict[str, str]]]
+
+    def __init__(self) -> None:
+        self.sent = []
+
+    def __enter__(self) -> FakeService:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def get(self, path: str) -> dict[str, str]:
+        return {"version": "v1"}
+
+    def send(self, method: str, path: str, body: object, headers: dict[str, str]) -> dict[str, str]:
+        self.sent.append((method, path, body, headers))
+        return {"version": "v2"}
+
+
+def test_push_sends_what_is_in_force_against_the_version_seen(
+    mirab: Mirab, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = FakeService()
+    monkeypatch.setattr("mirab.cli.connection.open_client", lambda server: service)
+    mirab("budget", "set", file, "vision=40%", "--reason", "more")
+    said = mirab("budget", "push", file, "--why", "new quarter")
+    assert (said.code, said.out) == (0, "The service has these budgets now, version v2.\n")
+    ((method, path, body, headers),) = service.sent
+    assert (method, path, headers) == ("PUT", "/budgets", {"If-Match": '"v1"'})
+    assert isinstance(body, dict)
+    assert body["why"] == "new quarter"
+    assert body["budgets"]["vision"] == {"share": "40%"}
+    assert body["budgets"]["language"]["children"]["data"] == {"share": "30%"}
+    assert body["budgets"]["language"]["equal_users"] is False
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("vision: {share: 40%}", "vision: {share: 41%}"), encoding="utf-8"
+    )
+    assert mirab("budget", "push", file, "--why", "x").code == 5

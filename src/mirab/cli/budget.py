@@ -6,6 +6,7 @@ import click
 
 from mirab.cli.budgetchange import revert, review, set_
 from mirab.cli.budgetlook import blame, diff, log, show
+from mirab.cli.budgetpush import push
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,9 +14,9 @@ def command() -> None:
     """Budgets as decisions: who holds which share, since when, by whose word, for what, until which review.
 
     FILE is a YAML file with a section `budgets:`. Its history is kept beside it, in FILE with the ending
-    .history.jsonl; comments and everything else in the file stay as they are.
+    .history.jsonl; comments and everything else in the file stay as they are. Only `push` talks to a service.
     """
 
 
-for each in (show, diff, set_, log, blame, review, revert):
+for each in (show, diff, set_, log, blame, review, revert, push):
     command.add_command(each)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 TIMEZONE = click.option("--timezone", metavar="ZONE", help="Of dates without one, such as Europe/Berlin. Default: UTC.")
 JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, in place of the table.")
 AUTHOR = click.option("--author", metavar="NAME", default=None, help="Who decides. Default: your name on this machine.")
-REASON = click.option("--reason", metavar="TEXT", default="", help="Why. A change without a reason is refused.")
+REASON = click.option(
+    "--reason", "--why", "reason", metavar="TEXT", default="", help="Why. A change without a reason is refused."
+)
 BASE = click.option("--base", metavar="N", type=int, help="The version you have seen. Default: the latest.")
 FROM = click.option("--from", "begin", metavar="DATE", help="From when it holds. Default: at once; never the past.")
 EVIDENCE = click.option(

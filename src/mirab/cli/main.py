@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("audit", "Who changed what, and why."),
     ),
     "Decide about budgets": (
-        ("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert."),
+        ("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert, push."),
         ("whatif", "Try other budgets, or an exception, on a log: who gains, who loses."),
         ("gate", "Check a replay against gates, and keep the answer."),
     ),

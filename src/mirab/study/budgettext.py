@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mirab.logs.budgetedit import date_text
+from mirab.logs.dump import exact_share
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.changesets import Changeset
 from mirab.model.units import WHOLE, AccountPath, format_share
@@ -95,6 +96,25 @@ def show_json(budgets: Budgets, root: str, blame: Mapping[AccountPath, Changeset
         }
         for path, budget, whole in tree_rows(budgets, root)
     ]
+
+
+def tree_json(budgets: Budgets) -> Json:
+    """The tree as in a cluster file: name -> terms that are not at their default."""
+    return {budget.name: _terms_json(budget) for budget in budgets.roots}
+
+
+def _terms_json(budget: Budget) -> Json:
+    told: Json = {"share": exact_share(budget.share)}
+    for name in ("owner", "review", "hypothesis", "outcome", "closed", "save_for_gangs"):
+        if getattr(budget, name):
+            told[name] = getattr(budget, name)
+    if budget.formerly:
+        told["formerly"] = list(budget.formerly)
+    if not budget.equal_users:
+        told["equal_users"] = False
+    if budget.children:
+        told["children"] = {child.name: _terms_json(child) for child in budget.children}
+    return told
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------
