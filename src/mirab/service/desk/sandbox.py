@@ -108,7 +108,7 @@ def _close_all_but(kept: int) -> None:
 
 
 def _read(pipe: int, until: float) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     while True:
         left = until - monotonic()
         ready, _, _ = select.select([pipe], [], [], max(0.0, left))
