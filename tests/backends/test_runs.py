@@ -235,6 +235,7 @@ def test_folders_of_old_runs_are_removed_and_what_was_saved_is_kept(rig: Rig) ->
     assert [record.run_id for record in rig.backend.usage_records()] == [running]
 
 
+@pytest.mark.slow
 def test_fifty_quick_jobs(rig: Rig) -> None:
     """More than there are GPUs: each node has eight, and a run's are free when its end is told."""
     for batch in range(7):

@@ -225,6 +225,7 @@ def test_a_shell_gets_a_hang_up_before_the_kill(rig: Rig) -> None:
     assert "hung up" in rig.output("1")
 
 
+@pytest.mark.slow
 def test_the_scrollback_is_bounded(rig: Rig) -> None:
     run_id = session(rig, "1", "sh", "-c", "yes 0123456789 | head -c 12000000; echo; echo the end")
     rig.ended(run_id)
@@ -236,6 +237,7 @@ def test_the_scrollback_is_bounded(rig: Rig) -> None:
 # --- said, and ended -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_idle_session_is_warned_and_ended(rig: Rig) -> None:
     run_id = session(rig, idle_timeout=5_000)
     rig.says("1", "nothing has happened here")
@@ -284,6 +286,7 @@ def test_the_end_of_the_minimum_is_announced_once(minimum: int, at: int) -> None
     assert someone.look(1000.0 + at + 1, 0.0)[0] == ""
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_stops_nobody(rig: Rig) -> None:
     run_id = session(
         rig, "1", "sh", "-c", "sleep 0.3; yes 0123456789 | head -c 9000000; echo; echo the end; sleep 1000"

@@ -10,11 +10,12 @@ import os
 import resource
 import selectors
 import signal
+import socket
 import time
-import traceback
 
 from mirab.backends.local import child, endings, processes, rundir
 from mirab.backends.local.child import Identity, Launch, LaunchError
+from mirab.backends.local.progress import Progress
 from mirab.backends.local.terminal import Terminal
 
 TYPE_CHECKING = False
@@ -51,9 +52,7 @@ class Keeper:
         self.killings = 0
         self.next_beat = 0.0
         self.stop_seen: tuple[int, int] | None = None
-        self.safe: dict[str, tuple[int, int, int] | None] = {}
-        self.checkpoint_at: int | None = None
-        self.finished = False
+        self.progress = Progress(self.path(rundir.CHECKPOINT), str(spec["checkpoint_file"]), self.who, self.now)
 
     # --- the whole of it ---------------------------------------------------------------------------------------
     def run(self) -> None:
@@ -86,7 +85,12 @@ class Keeper:
         self.selector.register(ear, selectors.EVENT_READ, lambda: os.read(ear, 4096))
         bell = rundir.listen_for_bell(self.path(rundir.BELL))
         self.who.give(self.path(rundir.BELL))
-        self.selector.register(bell, selectors.EVENT_READ, lambda: rundir.heard(bell))
+        self.selector.register(bell, selectors.EVENT_READ, lambda: self.rung(bell))
+
+    def rung(self, bell: socket.socket) -> None:
+        """Somebody has written an order, or touched a file: look at once."""
+        rundir.heard(bell)
+        self.next_beat = 0.0
 
     def machine_goes_down(self, *_: object) -> None:
         self.shutting_down = True
@@ -111,7 +115,7 @@ class Keeper:
             with open(self.path(name), "ab"):
                 pass
         self.who.give(self.path(rundir.CHECKPOINT))
-        self.look_for_checkpoints()
+        self.progress.look(self.started_at)
 
     def begin(self) -> None:
         """Begin the check of what was saved, if there is one to do; else the command itself."""
@@ -215,7 +219,7 @@ class Keeper:
         self.next_beat = now + BEAT_S
         with contextlib.suppress(OSError):
             os.utime(self.path(rundir.HEARTBEAT))
-        if self.look_for_checkpoints():
+        if self.progress.look(self.started_at):
             self.report()
 
     def tend(self, terminal: Terminal, now: float) -> None:
@@ -274,7 +278,7 @@ class Keeper:
         if self.terminal is not None and self.code is None and now >= self.kill_at - self.terminal.hangup_s:
             self.terminal.hang_up(self.launch.pid if self.launch else 0)
         over = self.code is not None and now >= self.linger_until
-        if no_child_left():
+        if processes.no_child_left():
             if over:
                 self.command_ended()
         elif now >= self.kill_at or (over and not self.wish):
@@ -309,7 +313,7 @@ class Keeper:
         if self.terminal is not None:
             self.terminal.drain()
         ended = max(self.now(), self.started_at or 0)
-        self.look_for_checkpoints()
+        self.progress.look(self.started_at)
         last_word = self.last_word(ended)
         while True:
             try:
@@ -318,7 +322,7 @@ class Keeper:
             except OSError:
                 if not os.path.isdir(self.directory):
                     return
-                traceback.print_exc()
+                rundir.print_trouble()
                 time.sleep(1)
         if self.terminal is not None:
             self.terminal.close(str(last_word["outcome"]), self.code)
@@ -326,10 +330,10 @@ class Keeper:
 
     def last_word(self, ended: int) -> dict[str, Any]:
         code = self.code if self.code is not None else 0
-        outcome = self.wish if self.code is None else endings.outcome(self.wish, code, self.finished)
+        outcome = self.wish if self.code is None else endings.outcome(self.wish, code, self.progress.finished)
         lost = 0
         if self.started_at is not None and outcome != endings.COMPLETED:
-            lost = ended - max(self.started_at, self.checkpoint_at or 0)
+            lost = ended - max(self.started_at, self.progress.checkpoint_at or 0)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return {
             "run_id": self.spec["run_id"],
@@ -337,7 +341,7 @@ class Keeper:
             "exit_code": self.code,
             "started_at": self.started_at,
             "ended_at": ended,
-            "checkpoint_at": self.checkpoint_at,
+            "checkpoint_at": self.progress.checkpoint_at,
             "lost_ms": lost,
             "why": self.why[:512],
             "output": self.output_path[:1024],
@@ -346,57 +350,15 @@ class Keeper:
         }
 
     # --- what it tells -----------------------------------------------------------------------------------------------
-    def look_for_checkpoints(self) -> bool:
-        """Whether work has been made safe since the last look; what was there before the run began does not count."""
-        news = False
-        for path in filter(None, (self.path(rundir.CHECKPOINT), str(self.spec["checkpoint_file"]))):
-            with self.who.acting():
-                mark = mark_of(path)
-            known = path in self.safe
-            if known and mark is not None and mark != self.safe[path]:
-                news = True
-                age = max(0, rundir.now_ms() - mark[0] // 1_000_000)
-                at = max(self.now() - age, self.started_at or self.now(), self.checkpoint_at or 0)
-                self.checkpoint_at = at
-                if path == self.path(rundir.CHECKPOINT):
-                    self.finished = says_finished(path)
-            self.safe[path] = mark
-        return news
-
     def report(self) -> None:
         """Write the status and ring. A full disk hides it for a while, no more."""
         status = {
             "started_at": self.started_at,
             "pid": self.launch.pid if self.launch else None,
             "pid_start": rundir.start_ticks(self.launch.pid) if self.launch else None,
-            "checkpoint_at": self.checkpoint_at,
+            "checkpoint_at": self.progress.checkpoint_at,
             "output": self.output_path,
         }
         with contextlib.suppress(OSError):
             rundir.write_json(self.path(rundir.STATUS), status)
         rundir.ring(str(self.spec["doorbell"]), str(self.spec["run_id"]).encode())
-
-
-def mark_of(path: str) -> tuple[int, int, int] | None:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-
-
-def says_finished(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(64).strip() == rundir.FINISHED
-    except OSError:
-        return False
-
-
-def no_child_left() -> bool:
-    """Nobody is left, then: orphans among the descendants come to us, so without children there are none."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return True
-    return False

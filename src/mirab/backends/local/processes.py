@@ -149,6 +149,15 @@ def reap() -> dict[int, int]:
     return ended
 
 
+def no_child_left() -> bool:
+    """Nobody is left, then: orphans among the descendants come to us, so without children there are none."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
+
+
 def shell_code(status: int) -> int:
     """A wait status as a shell gives it: the exit code, or 128 + the signal."""
     code = os.waitstatus_to_exitcode(status)

@@ -58,6 +58,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def print_trouble() -> None:
+    """The exception that is being handled, on standard error. (Loading `traceback` costs more than all the rest.)"""
+    import traceback
+
+    traceback.print_exc()
+
+
 def read_json(path: str) -> dict[str, Any] | None:
     """The object in a file; None if there is no file, or nothing that is an object in it."""
     try:

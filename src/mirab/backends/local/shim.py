@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
@@ -76,7 +75,7 @@ def keep(keeper: Keeper) -> None:
     try:
         keeper.run()
     except Exception:
-        traceback.print_exc()
+        rundir.print_trouble()
         processes.kill_family(os.getpid())
         keeper.wish = endings.NODE_FAIL if keeper.started_at is not None else endings.LAUNCH_FAILED
         keeper.why = "the keeper of this run failed: see shim.log in its folder"
