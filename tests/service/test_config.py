@@ -66,7 +66,7 @@ def test_where_to_listen(text: str, host: str | None, port: int, open_: bool) ->
 )
 def test_a_wrong_value_is_a_sentence_that_names_where_it_stands(name: str, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
-        loaded(**{name: text})
+        load_config({name: text}, {})
     assert "--" + name.replace("_", "-") in str(caught.value)
 
 

@@ -37,6 +37,7 @@ from mirab.service.snapshot import SnapshotError, fingerprint, freeze, thaw
 from mirab.sim.backend import SimBackend, SimClock
 from tests.driven import driven
 from tests.service.doubles import EPOCH, MemoryStore, job, small_cluster, two_teams
+from tests.service.pictures import picture
 from tests.worlds import draw_world
 
 
@@ -58,25 +59,6 @@ def filled(store: MemoryStore, seed: int) -> State:
 def same(one: State, other: State) -> bool:
     """Whether two states know the same: they decide alike, and hold equal values in every part."""
     return picture(one) == picture(other)
-
-
-def picture(state: State) -> dict[str, object]:
-    accounts = {
-        path: (account.share, account.used(state.now), account.promised(state.now), account.committed(state.now),
-               account.running, account.waiting)
-        for path, account in state.accounts.items()
-    }  # fmt: skip
-    runs = {
-        run_id: (run.started_at, run.protected_until, run.stop_by, run.rate, run.allocation, run.checkpoint_at)
-        for run_id, run in state.runs.items()
-    }
-    waits = {each: (pending.attempt, pending.waiting) for each, pending in state.pending.items()}
-    nodes = {place: (node.health, node.since) for place, node in state.troubled.items()}
-    return {
-        "accounts": accounts, "runs": runs, "pending": waits, "held": list(state.held), "holds": state.holds,
-        "nodes": nodes, "free": [bank.free for bank in state.banks], "now": state.now, "folded": state.folded,
-        "reservations": state.reservations, "exemptions": state.exemptions,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(6))
