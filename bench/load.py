@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--db", default="sqlite", help="sqlite, postgres (a server of its own), or a URL")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
     with tempfile.TemporaryDirectory(prefix="mirab-load-") as folder, database(options.db) as url:
         found = loaded(Path(folder), url, options)
     show(found)

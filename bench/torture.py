@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -182,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--db", default="sqlite", help="sqlite, postgres (a server of its own), or a URL")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
     with tempfile.TemporaryDirectory(prefix="mirab-torture-") as folder, database(options.db) as url:
         wrong = tortured(Path(folder), url, options.jobs, options.kills, options.crash, options.seed)
     for sentence in wrong:
