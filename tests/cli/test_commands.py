@@ -175,7 +175,7 @@ def test_the_bundled_log_is_as_its_source_page_says(mirab: Mirab) -> None:
 @pytest.mark.slow
 def test_demo_ends_with_the_comparison_and_where_its_page_is(mirab: Mirab, tmp_path: Path) -> None:
     page = tmp_path / "demo.html"
-    said = mirab("demo", "--html", page)
+    said = mirab("demo", "--no-live", "--html", page)
     assert said.code == 0
     assert "priority" in said.out
     assert said.out.rstrip().endswith(str(page))

@@ -1,4 +1,4 @@
-"""`mirab demo`: a bundled real log under two policies."""
+"""`mirab demo`: a bundled real log under two policies, then a service with real little jobs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,14 @@ def bundled(name: str) -> Path:
     help="The page with pictures.",
 )
 @click.option("--json", metavar="FILE", help="The two reports as JSON; - for standard output, in place of the text.")
+@click.option("--live/--no-live", default=True, show_default=True, help="Then start a service, and show it at work.")
 @QUIET_OPTION
-def command(html: str, json: str | None, quiet: bool) -> None:
-    """Replay eleven days of Microsoft's Philly cluster under priorities and under budgets, and compare."""
+def command(html: str, json: str | None, live: bool, quiet: bool) -> None:
+    """Replay eleven days of Microsoft's Philly cluster under priorities and under budgets, and compare.
+
+    Then start a service on this machine with pretended GPUs, submit real little jobs of three teams, and show one of
+    them stopped for another and resumed. It takes half a minute, and leaves nothing behind but the page.
+    """
     from mirab.cli.inputs import choose_policy, load_trace
     from mirab.cli.parallel import measured_all
     from mirab.cli.results import write_comparison
@@ -40,8 +45,13 @@ def command(html: str, json: str | None, quiet: bool) -> None:
     trace = load_trace(_choice(), quiet=quiet)
     say(f"Replaying {len(trace.arrivals):,} real jobs of October 2017 under {' and '.join(POLICIES)} ...")
     write_comparison(measured_all(trace, [choose_policy(name) for name in POLICIES], quiet=quiet), output)
-    if output.text:
-        emit(f"\nThe page with pictures: {html}")
+    if not output.text:
+        return
+    emit(f"\nThe page with pictures: {html}")
+    if live:
+        from mirab.cli.demolive import show_live
+
+        show_live()
 
 
 def _choice() -> LogChoice:

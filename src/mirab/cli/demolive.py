@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mirab.cli.client import Client
-from mirab.cli.exits import UnusableError
+from mirab.cli.exits import Exit, UnusableError
 from mirab.cli.jobs import Job, has_ended, pages
 from mirab.cli.localservice import LocalService, local_service
 from mirab.cli.output import emit, say
@@ -32,7 +32,13 @@ SWEEP = """\
 
 step=$(cat "$MIRAB_STATE_DIR/step" 2>/dev/null || echo 0)
 echo "attempt $MIRAB_ATTEMPT on GPUs $CUDA_VISIBLE_DEVICES: begins at step $step of 20"
-trap 'echo $step > "$MIRAB_STATE_DIR/step"; echo "told to stop: step $step is saved"; exit 143' TERM
+save() {
+  echo $step > "$MIRAB_STATE_DIR/step"
+  touch "$MIRAB_RUN_DIR/checkpoint"  # the work is safe, as `mirab checkpoint` says
+  echo "told to stop: step $step is saved"
+  exit 143
+}
+trap save TERM
 while [ $step -lt 20 ]; do sleep 0.2; step=$((step + 1)); done
 echo "done"
 """
@@ -81,7 +87,7 @@ def _play(client: Client) -> None:
     _do("mirab submit -A language -G 4 -J train --min-runtime 1m --wrap 'sleep 3'")
     _until(client, "the gang runs", lambda jobs: _running(jobs, "train") == 1)
     _do("mirab ls --long")
-    _do("mirab share --formula")
+    _do("mirab share")
     jobs = _until(client, "the sweep has ended", lambda jobs: _ended(jobs, "sweep") == 4)
     stopped = next((job for job in jobs if job["preemptions"]), None)
     if stopped is None:
@@ -89,7 +95,6 @@ def _play(client: Client) -> None:
     emit("What was stopped went on where it had saved its work:\n")
     _do(f"mirab show {stopped['id']}")
     _do(f"mirab logs {stopped['id']}")
-    _do("mirab share")
 
 
 def _do(line: str) -> None:
@@ -99,9 +104,13 @@ def _do(line: str) -> None:
     emit(f"$ {line}")
     sys.stdout.flush()
     code = run(shlex.split(line)[1:])
+    if code == Exit.INTERRUPTED:
+        raise KeyboardInterrupt
+    if code > 128:
+        raise SystemExit(code)
     if code:
         raise UnusableError(f"`{line}` ended with {code}: see above.")
-    emit("\n")
+    emit("")
     sys.stdout.flush()
 
 
