@@ -86,7 +86,8 @@ def _with_heirs(trace: Trace, file: ClusterFile, present: Budgets, unknown_accou
         raise _missing(missing, file)
     exemptions = [_moved(each, heirs) for each in trace.exemptions]
     reservations = [_moved(each, heirs) for each in trace.reservations]
-    orphan = next((each for each in (*exemptions, *reservations) if each.account not in known), None)
+    held: list[Exemption | Reservation] = [*exemptions, *reservations]
+    orphan = next((each for each in held if each.account not in known), None)
     if orphan is not None:
         raise LogError(
             f"has no account {orphan.account}, which {orphan.id} is an exception for", file.path,
@@ -129,11 +130,11 @@ def with_exceptions(trace: Trace, file: ClusterFile, place: Instant | None = Non
     Raises:
         LogError: the file has none, or they are of accounts that there are not.
     """
-    drafts = [*file.draft_exemptions, *file.draft_reservations]
+    drafts: list[DraftExemption | DraftReservation] = [*file.draft_exemptions, *file.draft_reservations]
     if not drafts:
         raise LogError("has no exceptions and no reservations", file.path, remedy="write a section exceptions:")
     file.check_accounts(trace.budgets)
-    taken = [each.id for each in (*trace.exemptions, *trace.reservations)]
+    taken = [*(each.id for each in trace.exemptions), *(each.id for each in trace.reservations)]
     tried = [_tried(draft, trace, place, taken) for draft in drafts]
     exemptions = [each.held for each in tried if isinstance(each.held, Exemption)]
     reservations = [each.held for each in tried if isinstance(each.held, Reservation)]

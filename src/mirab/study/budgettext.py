@@ -38,7 +38,8 @@ def show_sections(
     title: str, budgets: Budgets, root: str, blame: Mapping[AccountPath, Changeset], today: str
 ) -> list[Section]:
     """The tree with what each account is promised, who answers for it, and until when."""
-    rows, notes = [], []
+    rows: list[tuple[str, ...]] = []
+    notes: list[str] = []
     for path, budget, whole in tree_rows(budgets, root):
         by = blame.get(path)
         since = day(by.effective_at) if by else ""

@@ -176,7 +176,7 @@ def _deadlines(gate: Gate, report: Report, present: Report | None) -> Iterator[F
     if told is not None and not told["count"]:
         yield _yes(gate, "no workload named a deadline")
         return
-    yield from _limited(gate, *(_part_met(each) for each in (report, present)))
+    yield from _limited(gate, _part_met(report), _part_met(present))
 
 
 def _part_met(report: Report | None) -> float | None:

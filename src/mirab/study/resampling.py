@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import atan, ceil, cos, pi, sqrt, tan
+from math import atan, cbrt, ceil, cos, pi, sqrt, tan
 from random import Random
 from statistics import fmean
 
@@ -38,7 +38,7 @@ class Draw:
 
 def block_days(days: int) -> int:
     """Length of a block: the cube root of the number of days, the usual rate for a mean of a dependent series."""
-    return max(1, round(days ** (1 / 3)))
+    return max(1, round(cbrt(days)))
 
 
 def draw_days(days: int, accounts: int, seed: int = 1) -> list[Draw]:
@@ -116,5 +116,5 @@ def quantile(chance: float, degrees: float) -> float:
 def _tail(angle: float, degrees: float) -> float:
     """The integral of cos(x) ** (degrees - 1) from an angle to pi / 2, by Simpson's rule."""
     step = (pi / 2 - angle) / _PIECES
-    values = [max(0.0, cos(angle + step * place)) ** (degrees - 1) for place in range(_PIECES + 1)]
+    values = [float(max(0.0, cos(angle + step * place)) ** (degrees - 1)) for place in range(_PIECES + 1)]
     return step / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))

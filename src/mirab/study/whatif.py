@@ -238,7 +238,8 @@ def _sampler(aspect: Aspect, days: AccountDays) -> Callable[[Draw], float]:
 
 def _delivered(days: AccountDays, weights: Sequence[int]) -> float:
     """The part that was kept, of all that was owed."""
-    return sum(map(mul, weights, days.owed)) * (_kept(days.judged, weights) or 0.0)
+    owed: float = sum(map(mul, weights, days.owed))
+    return owed * (_kept(days.judged, weights) or 0.0)
 
 
 def _wait_sampler(days: AccountDays, percent: int) -> Callable[[Draw], float]:

@@ -103,7 +103,7 @@ def rows(found: Json) -> list[Json]:
 
 def _busy(row: Json) -> bool:
     real = not row["account"].endswith("/*") and max(row["share"].values()) > 0
-    return real or max(row["workloads"].values()) > 0 or max(row["owed"].values()) > 0
+    return bool(real or max(row["workloads"].values()) or max(row["owed"].values()))
 
 
 def written(aspect: Aspect, value: float | None) -> str:
