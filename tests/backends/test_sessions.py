@@ -7,6 +7,7 @@ import pty
 import re
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,11 @@ QUIET = (("PS1", "READY> "), ("HISTFILE", "/dev/null"), ("TERM", "dumb"))
 
 def session(rig: Rig, workload: str = "1", *argv: str, attempt: int = 1, **fields: Any) -> RunId:
     run_id = rig.start(
-        workload, *(argv or SHELL), attempt=attempt, interactive=True, environment=QUIET, **{"grace": 2_000, **fields}
+        workload,
+        *(argv or SHELL),
+        attempt=attempt,
+        interactive=True,
+        **{"environment": QUIET, "grace": 2_000, **fields},
     )
     rig.started(run_id)
     return run_id
@@ -211,6 +216,21 @@ def test_scrollback_and_state_come_back_with_the_next_attempt(rig: Rig) -> None:
         assert said.index("42") < said.index("SAVE NOW") < said.index("attempt 2")
         ada.types("cat $MIRAB_STATE_DIR/file\r")
         ada.sees("kept")
+
+
+def test_a_notice_of_ones_own_reaches_the_program_that_saves_and_not_its_shell(rig: Rig) -> None:
+    saves = "import os, signal, time; signal.signal(signal.SIGUSR1, lambda *_: print('sav' + 'ed', flush=True))"
+    run_id = session(
+        rig, signal="USR1", environment=(*QUIET, ("PROGRAM", f"{saves}; print('rea' + 'dy'); time.sleep(1000)"))
+    )
+    with person(rig, run_id) as ada:
+        ada.types(f'{sys.executable} -c "$PROGRAM"; true\r')
+        ada.sees("ready")
+        rig.preempt(run_id, grace=600_000)
+        ada.sees("saved")
+        rig.cancel(run_id, grace=0)
+        ada.thread.join(60)
+        assert ada.end is not None and ada.end.exit_code in (129, 137), "hung up or killed, not ended by USR1"
 
 
 def test_a_shell_gets_a_hang_up_before_the_kill(rig: Rig) -> None:

@@ -259,10 +259,10 @@ class Keeper:
         self.note(f"run {self.spec['run_id']} is asked to stop ({self.wish}): {self.why}; killed in {grace_s:g} s")
         if self.terminal is not None and not self.checking:
             self.terminal.last_call(grace_s, self.why)
-            if self.signal() == signal.SIGTERM:
-                return
-            self.terminal.signal(self.signal())
-        processes.signal_group(self.launch.pid, self.signal())
+            if self.signal() != signal.SIGTERM:
+                processes.signal_catchers(os.getpid(), self.signal())
+        else:
+            processes.signal_group(self.launch.pid, self.signal())
 
     def note(self, sentence: str) -> None:
         """A line of ours in the run's own output."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+SHELLS = ("sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh")
 ROUNDS = 100
 """How often it is looked for processes that were forked while the others were being frozen."""
 
@@ -95,6 +96,32 @@ def signal_group(group: int, number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def signal_catchers(root: int, number: int) -> list[int]:
+    """Signal the descendants that have a handler for it and are no shells: the notice of a session.
+
+    A shell would end of it, and its terminal with it, while the person still has the grace to save things in.
+    """
+    found = [pid for pid in family(root) if catches(pid, number) and name_of(pid) not in SHELLS]
+    return [pid for pid in found if send(pid, number)]
+
+
+def catches(pid: int, number: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", encoding="latin-1") as file:
+            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    except OSError:
+        return False
+    return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
+
+
+def name_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="latin-1") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def marked(mark: str, sessions: Iterable[int] = ()) -> list[int]:
