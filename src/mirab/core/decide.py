@@ -119,7 +119,7 @@ def _join_gangs(trial: Trial, turns: Turns) -> None:
 def _shapes_to_try(trial: Trial) -> list[ShapeInfo]:
     """Shapes for which there may be room now. In strict order all: the blocked head has to stand before the others."""
     if trial.policy.backfill == "none":
-        return [info for infos in trial.state.waiting_sizes.values() for info in infos if info.charged]
+        return [info for infos in trial.state.waiting_sizes[True].values() for info in infos]
     return trial.roomy_shapes(charged=True) if trial.news else []
 
 
@@ -262,8 +262,7 @@ def _serve_uncharged(trial: Trial) -> None:
         if not queue.info.charged:
             turns.join(queue)
     for info in trial.roomy_shapes(charged=False) if trial.news else ():
-        if trial.beside_headroom(info):
-            turns.join_for_room(info)
+        turns.join_for_room(info)
     turns.take()
 
 
@@ -272,7 +271,7 @@ def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
     if pending is None or not (news or trial.lets_in(queue.info) or _needs_reason(trial, queue)):
         return False
     leaf, info = queue.user.account, queue.info
-    if not trial.beside_headroom(info):
+    if not trial.beside_headroom(info.size):
         roomiest = max(info.pools, key=lambda number: (trial.slots_free(number), -number))
         if trial.slots_free(roomiest) >= info.slots:
             trial.wait(pending, HeadroomKept(trial.headroom(roomiest), trial.slots_free(roomiest)))

@@ -25,11 +25,12 @@ class Health(Enum):
 class Bank:
     """Free slots, and (where work asks for them) used cores and memory, of one pool."""
 
-    __slots__ = ("cpus", "free", "memory", "pool", "slots")
+    __slots__ = ("cpus", "free", "memory", "pool", "slots", "total")
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.slots = pool.slots_per_node
+        self.total = pool.slots
         self.free: list[NodeMask] = [0] * self.slots + [(1 << len(pool.nodes)) - 1]
         self.cpus: dict[int, int] = {}
         self.memory: dict[int, int] = {}
@@ -37,14 +38,14 @@ class Bank:
     def grow(self, pool: Pool) -> NodeMask:
         """The pool has nodes added at its end; returns them as a mask. They are empty."""
         added = (1 << len(pool.nodes)) - (1 << len(self.pool.nodes))
-        self.pool = pool
+        self.pool, self.total = pool, pool.slots
         self.free[self.slots] |= added
         return added
 
     def copy(self) -> Bank:
         """A scratch copy: a list of integers, nothing per node but what asked for cores or memory."""
         twin = object.__new__(Bank)
-        twin.pool, twin.slots = self.pool, self.slots
+        twin.pool, twin.slots, twin.total = self.pool, self.slots, self.total
         twin.free = self.free.copy()
         twin.cpus, twin.memory = (self.cpus.copy(), self.memory.copy()) if self.cpus or self.memory else ({}, {})
         return twin

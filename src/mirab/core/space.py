@@ -47,12 +47,13 @@ class Space:
         self.now = now
         self.news = state.version != state.seen_version
         self.usable: list[NodeMask] = list(state.usable)
-        self.banks: list[Bank] = [bank.copy() for bank in state.banks]
+        self.banks: list[Bank] = list(state.banks)
         self.fresh: list[list[NodeMask]] = [[] for _ in state.banks]
         self.holds: dict[WorkloadId, Hold] = dict(state.holds)
         self._kept: list[list[Kept]] | None = None
         self._free: list[int | None] = [None] * len(self.banks)
         self._wide: list[list[NodeMask] | None] = [None] * len(self.banks)
+        self._counts: list[list[int] | None] = [None] * len(self.banks)
         self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
         self._open: dict[tuple[int, Instant], NodeMask] = {}
         self._closing: dict[Size, Instant] = {}
@@ -110,6 +111,13 @@ class Space:
             self._wide[number] = masks
         return masks
 
+    def counts(self, number: int) -> list[int]:
+        """`counts(p)[w]`: how many nodes of `wide(p)[w]` there are."""
+        counts = self._counts[number]
+        if counts is None:
+            counts = self._counts[number] = [mask.bit_count() for mask in self.wide(number)]
+        return counts
+
     def horizon(self) -> Instant:
         """How far ahead nodes may be held: without a contract as far as limits are known."""
         if not self.policy.contract:
@@ -136,7 +144,7 @@ class Space:
     def node_returns(self, place: tuple[int, int]) -> None:
         """An undone drain: the node takes work in this very decision."""
         self.usable[place[0]] |= 1 << place[1]
-        self._wide[place[0]] = self._free[place[0]] = None
+        self._forget(place[0])
         self.nodes_opened()
         self.news = True
 
@@ -205,6 +213,14 @@ class Space:
             self._unclaimed[number] = mask
         return mask
 
+    def has_room(self, size: Size) -> bool:
+        """Whether free nodes are enough for the size, whoever they are kept for."""
+        pairs, nodes = size
+        for number, width in pairs:  # noqa: SIM110  # asked for every size that waits
+            if self.counts(number)[width] >= nodes:
+                return True
+        return False
+
     def closes_at(self, size: Size) -> Instant:
         """By when what starts now must be gone so that free nodes are enough for the size.
 
@@ -213,17 +229,21 @@ class Space:
         known = self._closing.get(size)
         if known is None:
             pairs, nodes = size
-            known = self._closing[size] = max(self._closes_at(number, width, nodes) for number, width in pairs)
+            known = 0
+            for number, width in pairs:
+                if self.counts(number)[width] >= nodes:
+                    known = max(known, self._closes_at(number, width, nodes))
+            self._closing[size] = known
         return known
 
     def _closes_at(self, number: int, width: int, nodes: int) -> Instant:
-        wide, shared = self.wide(number)[width], 0
-        if wide.bit_count() < nodes:
-            return 0
-        kept = self.kept[number]
+        kept, shared = self.kept[number], 0
+        if not kept:
+            return OPEN
         for entry in kept:
             if entry.account:
                 shared |= entry.mask
+        wide = self.wide(number)[width]
         for entry in sorted(kept, key=_until):
             wide &= ~entry.mask | shared
             if wide.bit_count() < nodes:
@@ -235,24 +255,28 @@ class Space:
         return self.now + info.stay <= self.closes_at(info.size)
 
     def lets_in_beside_headroom(self, info: ShapeInfo) -> bool:
-        return self.lets_in(info) and self.beside_headroom(info)
+        return self.beside_headroom(info.size) and self.lets_in(info)
 
     def roomy_shapes(self, charged: bool) -> list[ShapeInfo]:
-        """The waiting shapes for which there seems to be room."""
+        """The waiting shapes for which there seems to be room; uncharged ones leave the headroom."""
         found: list[ShapeInfo] = []
-        now = self.now
-        for size, infos in self.state.waiting_sizes.items():
-            left = self.closes_at(size) - now
-            if left >= 0:
-                found += [info for info in infos if info.charged is charged and info.stay <= left]
+        for size, infos in self.state.waiting_sizes[charged].items():
+            if self.has_room(size) and (charged or self.beside_headroom(size)):
+                left = self.closes_at(size) - self.now
+                found += [info for info in infos if info.stay <= left]
         return found
 
     def take(self, given: Allocation) -> None:
         """Book free slots for something that this decision starts."""
+        if self.banks[given.pool] is self.state.banks[given.pool]:
+            self.banks[given.pool] = self.banks[given.pool].copy()
         self.banks[given.pool].take(given)
-        self._wide[given.pool] = self._free[given.pool] = None
+        self._forget(given.pool)
         self._closing.clear()
         self.fresh[given.pool].append(given.mask)
+
+    def _forget(self, number: int) -> None:
+        self._wide[number] = self._counts[number] = self._free[number] = None
 
     def headroom(self, number: int) -> int:
         """Slots of a pool that uncharged work leaves free."""
@@ -265,12 +289,18 @@ class Space:
             free = self._free[number] = self.banks[number].free_slots(self.usable[number])
         return free
 
-    def beside_headroom(self, info: ShapeInfo) -> bool:
-        """Whether some pool would keep its headroom, or all that it can, beside one more of the shape."""
-        return any(self._keeps_headroom(number, width * info.shape.nodes) for number, width in info.pairs)
+    def beside_headroom(self, size: Size) -> bool:
+        """Whether some pool would keep its headroom, or all that it can, beside one more of the size."""
+        pairs, nodes = size
+        for number, width in pairs:  # noqa: SIM110  # asked for every size that waits
+            if self.slots_free(number) >= self._with_headroom(number, width * nodes):
+                return True
+        return False
 
-    def _keeps_headroom(self, number: int, slots: int) -> bool:
-        return self.slots_free(number) >= slots + min(self.headroom(number), self.banks[number].pool.slots - slots)
+    def _with_headroom(self, number: int, slots: int) -> int:
+        """Slots that must be free for so many to be taken beside the headroom, or all the rest if that is less."""
+        total = self.banks[number].total
+        return min(slots + total * self.policy.headroom // 1000, total)
 
     def kept_entry(self, number: int, mask: NodeMask) -> Kept | None:
         """Whose kept nodes these are, if anybody's."""

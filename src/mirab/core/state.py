@@ -41,6 +41,7 @@ class State:
         uncharged_runs, exposed_leaves: the runs that the contract does not protect (any more).
         exposures: heap of (end of minimum, run): protection that will run out.
         settlements: heap of (end of commitment, run).
+        waiting_sizes: shapes that wait, charged ones (True) and uncharged ones apart, by what they need room for.
         short: gangs that lack so many nodes for a hold.
         awaiting: queues whose victims are about to checkpoint, and when they will have.
         unexplained: queues whose head has no reason yet.
@@ -76,7 +77,7 @@ class State:
         self.held: dict[WorkloadId, tuple[Pending, str]] = {}
         self.rejected: dict[WorkloadId, Pending] = {}
         self.shapes: dict[tuple[Shape, Duration], ShapeInfo] = {}
-        self.waiting_sizes: dict[Size, dict[ShapeInfo, None]] = {}
+        self.waiting_sizes: dict[bool, dict[Size, dict[ShapeInfo, None]]] = {True: {}, False: {}}
         self.short: dict[Queue, int] = {}
         self.awaiting: dict[Queue, Instant] = {}
         self.unexplained: dict[Queue, None] = {}
@@ -311,7 +312,7 @@ class State:
             info = self.info_for(workload.shape, account.path)
             queue = user.queues[workload.shape] = Queue(user, info)
             info.queues.setdefault(account.path, {})[user.name] = queue
-            self.waiting_sizes.setdefault(info.size, {})[info] = None
+            self.waiting_sizes[info.charged].setdefault(info.size, {})[info] = None
             if info.charged:
                 account.shapes.setdefault(info, {})[queue] = None
         queue.push(pending)
@@ -345,10 +346,10 @@ class State:
         if not waiting:
             del info.queues[user.account.path]
             if not info.queues:
-                sizes = self.waiting_sizes[info.size]
+                sizes = self.waiting_sizes[info.charged][info.size]
                 del sizes[info]
                 if not sizes:
-                    del self.waiting_sizes[info.size]
+                    del self.waiting_sizes[info.charged][info.size]
 
     def occupy(self, run: Run) -> None:
         """Its nodes are taken, and it is among the runs."""

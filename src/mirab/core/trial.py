@@ -178,15 +178,16 @@ class Trial(Space, Standings):
 
     def head(self, queue: Queue) -> Pending | None:
         """The first workload of the queue that this decision has not started and for which no nodes are held."""
+        entries, started, holds = queue.entries, self.started, self.holds
         place = self.taken.get(queue, 0)
-        entries = queue.entries
         while place < len(entries):
-            workload_id = entries[place].workload.id
-            if workload_id not in self.started and workload_id not in self.holds:
-                break
+            first = entries[place]
+            workload_id = first.workload.id
+            if workload_id not in holds and workload_id not in started:
+                return first
             place += 1
-        self.taken[queue] = place
-        return entries[place] if place < len(entries) else None
+            self.taken[queue] = place
+        return None
 
     def plan(self) -> Plan:
         """What was decided."""

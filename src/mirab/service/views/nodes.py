@@ -117,10 +117,10 @@ def _broken_up(state: State, number: int, bank: Bank) -> dict[str, Any]:
 def _kept_out(state: State, number: int, by_free: dict[int, int], free: int) -> int:
     """Jobs that only the places of the free GPUs keep out."""
     count = 0
-    for infos in state.waiting_sizes.values():
+    for infos in state.waiting_sizes[True].values():
         for info in infos:
             width = dict(info.pairs).get(number)
-            if width and info.charged and info.shape.nodes * width <= free:
+            if width and info.shape.nodes * width <= free:
                 wide = sum(nodes for level, nodes in by_free.items() if level >= width)
                 if wide < info.shape.nodes:
                     count += sum(len(queue.entries) for users in info.queues.values() for queue in users.values())
