@@ -78,7 +78,7 @@ def test_every_command_shown_is_one_the_program_knows(where: str, line: str) -> 
         assert words[0] in ("gate",), f"{where}: no command {words[0]}"
         return
     if isinstance(command, click.Group) and len(words) > 1:
-        command = command.get_command(context, words[1]) or command
+        command = command.get_command(context, words[1]) or command.get_command(context, "start") or command
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for word in words[1:]:
         if word == "--":

@@ -292,7 +292,7 @@ def test_a_session_is_entered_left_entered_again_and_ended(live: Mirab) -> None:
         first.expect("leaves it running.")
         first.type("echo it is $((40 + 2))\n")
         first.expect("it is 42")
-        first.type("\x1dd")
+        first.type("\x1d")
         assert first.wait() == 0
         assert "goes on" in first.screen
     [session] = json.loads(live("session", "ls", "--json").out)["jobs"]

@@ -76,7 +76,7 @@ def test_output_comes_here_and_the_code_is_the_jobs(mirab: Mirab, double: Double
     assert said.err.splitlines()[0] == "Job 7 is submitted."
     assert said.err.splitlines()[-1].startswith("Job 7 ended: FAILED, exit code 3")
     body = double.requests("POST", "/jobs")[0].body
-    assert (body["argv"], body["append"], body["name"]) == (["train", "-v"], True, "train")
+    assert (body["argv"], body["name"]) == (["train", "-v"], "train")
 
 
 def test_quiet_and_json(mirab: Mirab, double: Double) -> None:

@@ -27,7 +27,7 @@ budgets:
 """
 SWEEP = """\
 #!/bin/sh
-#SBATCH -J sweep -A vision --gpus-per-node=2 -a 0-3 -o sweep-%a.out --open-mode=append
+#SBATCH -J sweep -A vision --gpus-per-node=2 -a 0-3 -o sweep-%a.out
 #MIRAB --min-runtime 0 --signal TERM@3 --checkpoint 1s
 
 step=$(cat "$MIRAB_STATE_DIR/step" 2>/dev/null || echo 0)
@@ -125,7 +125,7 @@ def _until(client: Client, what: str, reached: Callable[[list[Job]], bool]) -> l
 
 
 def _running(jobs: list[Job], name: str) -> int:
-    return sum(job["name"] == name and job["state"] == "RUNNING" for job in jobs)
+    return sum(job["name"] == name and job["state"] == "RUNNING" and job["started_at"] is not None for job in jobs)
 
 
 def _ended(jobs: list[Job], name: str) -> int:

@@ -29,7 +29,6 @@ def command(
     if "array" in flags:
         raise click.UsageError("run follows one job: use submit for an array", ctx)
     body = request_of(client, command_work(words), flags)
-    body.setdefault("append", True)
     job_id = send(client, body)["ids"][0]
     if not quiet:
         say(f"Job {job_id} is submitted.")

@@ -69,7 +69,8 @@ OPTIONS: tuple[Option, ...] = (
     _valued("--progress", "TIME", "Without a sign of progress for so long, the job is flagged as squatting."),
     _valued("--output -o", "FILE", "Default: mirab-%j.out. %j job, %A array job, %a index, %x name, %u user."),
     _valued("--error -e", "FILE", "Default: the same file as --output."),
-    _valued("--open-mode", "append|truncate", "What happens to the output of earlier attempts. Default: truncate."),
+    _valued("--open-mode", "append|truncate", "An output file that is there already; later attempts "
+            "always append. Default: truncate."),
     _valued("--chdir -D", "DIR", "Where it runs. Default: here."),
     _valued("--export", "NAMES", "Environment: ALL (default), NONE, or NAME,NAME=VALUE,ALL."),
     _valued("--dependency -d", "KIND:ID,...", "Wait for others: afterok:12:13,afterany:9."),

@@ -39,7 +39,7 @@ def command() -> None:
 
     It is protected for its minimum runtime; a warning comes before that is over, and before it ends for idleness.
     When it is stopped for others, its folder MIRAB_STATE_DIR and what was on the screen are kept, and
-    `mirab session attach ID` restores it where there is room. Control-] d leaves it running.
+    `mirab session attach ID` restores it where there is room. Control-] leaves it running.
     """
 
 
@@ -167,7 +167,7 @@ def _shown(path: str, job_id: str) -> bool:
     """
     from mirab.backends.local.attach import AttachError, attach
 
-    say(f"Session {job_id}: Control-] d leaves it running.")
+    say(f"Session {job_id}: Control-] leaves it running.")
     try:
         return attach(path) is not None
     except AttachError as error:
