@@ -61,7 +61,8 @@ def test_where_to_listen(text: str, host: str | None, port: int, open_: bool) ->
         ("backend", "slurmd", "local, null"),
         ("log_format", "xml", "auto, json, console"),
         ("coalesce", "50", "duration"),
-        ("coalesce", "10m", "at most 60s"),
+        ("coalesce", "10m", "at most 1m, else nobody"),
+        ("wait", "1000000d", "ten years"),
     ],
 )
 def test_a_wrong_value_is_a_sentence_that_names_where_it_stands(name: str, text: str, says: str) -> None:

@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 from mirab.model.events import Event, NodeUp, WorkloadSubmitted
 from mirab.model.records import Grant, JobSpec, JobState, TokenRow
 from mirab.model.units import NodeName, UserName, WorkloadId
-from mirab.service import runtime
 from mirab.service.config import ConfigError, ServeConfig, load_config
 from mirab.service.doors import check_doors, describe_cluster
 from mirab.service.inbox import Entry
@@ -122,13 +121,10 @@ def test_files_that_cannot_be_used_are_sentences(tmp_path: Path) -> None:
         assemble(configured(tmp_path, policy="bugdet"))
 
 
-def test_there_is_never_a_second_decider(
-    started: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_there_is_never_a_second_decider(started: Callable[..., Service], tmp_path: Path) -> None:
     started(pretend_gpus="1")
-    monkeypatch.setattr(runtime, "LEAD_PATIENCE", 0.0)
     with pytest.raises(StoreBusyError):
-        assemble(configured(tmp_path))
+        assemble(configured(tmp_path, wait="0"))
 
 
 class Telling:

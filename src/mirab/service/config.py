@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from mirab.logs.yamltree import read_yaml
-from mirab.model.units import SECOND, parse_duration
+from mirab.model.units import DAY, SECOND, format_duration, parse_duration
 from mirab.service.logs import FORMS, LEVELS
 
 SOCKET = "mirab.sock"
@@ -20,6 +20,7 @@ NONE = "none"
 BACKENDS = ("local", "null")
 LOCAL_USERS = ("researcher", NONE)
 METRICS = ("open", "token")
+LONGEST_WAIT = 3_650 * DAY // SECOND
 SYSTEM_STATE = "/var/lib/mirab"
 
 
@@ -67,6 +68,8 @@ SETTINGS: tuple[Setting, ...] = (
             "What runs jobs: real processes on this machine, or nothing at all (for load tests)."),
     Setting("coalesce", "DURATION", "MIRAB_COALESCE", "20ms",
             "Least time between two decisions: what arrives meanwhile is decided and written together."),
+    Setting("wait", "DURATION", "MIRAB_WAIT", "10s",
+            "How long to wait for another service on the same store to end, before this one decides."),
     Setting("hosts", "NAME,...", "MIRAB_HOSTS", "",
             "Further names by which clients may call this service over HTTP, besides addresses and localhost."),
     Setting("local_users", "researcher|none", "MIRAB_LOCAL_USERS", "researcher",
@@ -100,6 +103,7 @@ class ServeConfig:
     policy: str = ""
     backend: str = "local"
     coalesce: float = 0.02
+    wait: float = 10.0
     hosts: tuple[str, ...] = ()
     local_users: str = "researcher"
     metrics: str = "open"
@@ -172,13 +176,13 @@ class Stated:
             raise self.wrong(f"choose one of {', '.join(known)}")
         return self.text
 
-    def seconds(self) -> float:
+    def seconds(self, most: int, because: str) -> float:
         try:
             span = parse_duration(self.text)
         except ValueError as error:
             raise self.wrong(str(error)) from error
-        if span > 60 * SECOND:
-            raise self.wrong("at most 60s, else nobody gets an answer")
+        if span > most * SECOND:
+            raise self.wrong(f"at most {format_duration(most * SECOND)}, {because}")
         return span / SECOND
 
 
@@ -200,7 +204,8 @@ def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeC
         socket=_socket(get("socket").text, state_dir, "state_dir" in stated, environment),
         policy=get("policy").text,
         backend=get("backend").choice(BACKENDS),
-        coalesce=get("coalesce").seconds(),
+        coalesce=get("coalesce").seconds(60, "else nobody gets an answer"),
+        wait=get("wait").seconds(LONGEST_WAIT, "which is ten years"),
         hosts=tuple(name.strip() for name in get("hosts").text.split(",") if name.strip()),
         local_users=get("local_users").choice(LOCAL_USERS),
         metrics=get("metrics").choice(METRICS),

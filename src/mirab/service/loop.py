@@ -202,7 +202,8 @@ class Decider:
         """
         self._leave.set()
         self.live.bell.ring()
-        self._thread.join(patience)
+        if self._thread.ident is not None:
+            self._thread.join(patience)
         self.live.inbox.close("the service is stopping; nothing was done")
         return not self._thread.is_alive()
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from mirab.service.views import Views
 
 LEDGER = "ledger.cache"
-LEAD_PATIENCE = 10.0
-"""Seconds to wait for another service on the same store to end, as at a restart."""
 FIRST_CYCLE = 60.0
 SNAPSHOT_RECORDS = 5_000
 SNAPSHOT_PAUSE = 600.0
@@ -204,7 +202,7 @@ def assemble(config: ServeConfig, wrap: Callable[[LiveEngine], LiveEngine] = lam
     config.state_dir.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
     store = open_store(config.db)
     try:
-        epoch = store.lead(LEAD_PATIENCE)
+        epoch = store.lead(config.wait)
         clock = LiveClock(floor=store.last()[1])
         begun = monotonic()
         found = recover(store, wanted, defaults(wanted, clock.now()))

@@ -1,7 +1,7 @@
 """Work on a copy of the whole process's memory, thrown away afterwards: what a dry run decides on.
 
-`fork` copies nothing but page tables, so that a state of tens of thousands of jobs is ready to be tried on in
-milliseconds; copying it as bytes takes seconds, in which nothing could be decided. The child is one thread of pure
+`fork` copies nothing but page tables, whatever the number of jobs; copying the state as bytes would visit each of them,
+and nothing could be decided meanwhile. The child is one thread of pure
 Python: it touches no file, lock, log or clock, keeps no descriptor open but its pipe, and ends by `_exit`.
 """
 
