@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,13 @@ except KeyboardInterrupt as error:
 """The live part alone, with the signals as `mirab` takes them: the replay before it takes its time."""
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: the name of a socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="mirab-t-") as name:
+        yield Path(name)
+
+
 def processes_of(folder: Path) -> list[str]:
     """Command lines and environments of all processes that speak of a folder."""
     found = []
@@ -40,9 +49,9 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
-def test_the_demo_shows_a_preemption_and_its_resume_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_demo_shows_a_preemption_and_its_resume_and_leaves_nothing(folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LIVE], env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True,
+        [sys.executable, "-c", LIVE], env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True,
         timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,14 +59,14 @@ def test_the_demo_shows_a_preemption_and_its_resume_and_leaves_nothing(tmp_path:
         assert line in done.stdout, done.stdout
     saved = done.stdout.split("told to stop: step ")[1].split()[0]
     assert f"begins at step {saved} of" in done.stdout
-    assert os.listdir(tmp_path) == []
-    assert processes_of(tmp_path) == []
+    assert os.listdir(folder) == []
+    assert processes_of(folder) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_leaves_in_the_middle_leaves_nothing(tmp_path: Path, number: int) -> None:
+def test_whoever_leaves_in_the_middle_leaves_nothing(folder: Path, number: int) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", LIVE], env={**os.environ, "TMPDIR": str(tmp_path)},
+        [sys.executable, "-c", LIVE], env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert child.stdout is not None
@@ -70,5 +79,5 @@ def test_whoever_leaves_in_the_middle_leaves_nothing(tmp_path: Path, number: int
     finally:
         child.kill()
     assert child.returncode == 128 + number
-    assert os.listdir(tmp_path) == []
-    assert processes_of(tmp_path) == []
+    assert os.listdir(folder) == []
+    assert processes_of(folder) == []
