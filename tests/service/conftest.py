@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.postgres import postgres_server  # noqa: F401
 from tests.service.house import Bench
 
 

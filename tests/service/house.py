@@ -127,8 +127,8 @@ class Bench:
     """Everything, and what a test wants to do with it."""
 
     def __init__(self, folder: Path, *, cluster: Cluster | None = None, policy: Policy | None = None,
-                 budgets: Budgets = BUDGETS) -> None:  # fmt: skip
-        self.url = f"sqlite:///{folder}/mirab.db"
+                 budgets: Budgets = BUDGETS, url: str = "") -> None:  # fmt: skip
+        self.url = url or f"sqlite:///{folder}/mirab.db"
         self.engine = Engine()
         self.beginning = Beginning(cluster or nodes(2), budgets, policy or Policy(), EPOCH)
         self.store: Journal
@@ -137,7 +137,7 @@ class Bench:
     def boot(self) -> None:
         """Start the service on what the store has."""
         store = open_store(self.url)
-        store.lead()
+        store.lead(wait=30)
         self.store = Journal(store, self.engine)
         found = recover(self.store, Wanted(), self.beginning)
         clock = LiveClock(wall=lambda: self.engine.at, elapsed=lambda: self.engine.at)

@@ -14,6 +14,7 @@ from mirab.model.units import MINUTE
 from mirab.service.desk.book import Book
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.holding import read
+from tests.live.postgres import PostgresServer
 from tests.service.house import ADA, OPS, Bench, CrashError, form, nodes
 
 COMMANDS = (
@@ -169,10 +170,10 @@ class Story:
 
 
 def told(
-    folder: Path, seed: int, steps: int, crash: Callable[[], int | None]
+    folder: Path, seed: int, steps: int, crash: Callable[[], int | None], url: str = ""
 ) -> tuple[dict[str, tuple[str, str]], int]:
     folder.mkdir()
-    bench = Bench(folder, cluster=nodes(24))
+    bench = Bench(folder, cluster=nodes(24), url=url)
     story = Story(bench, seed, crash)
     story.tell(steps)
     story.finish()
@@ -196,10 +197,10 @@ def pairs(seeds: range) -> list[Any]:
     return [pytest.param(seed, id=str(seed)) for seed in seeds]
 
 
-def compare(tmp_path: Path, seed: int, steps: int, most: int) -> int:
+def compare(tmp_path: Path, seed: int, steps: int, most: int, url: str = "") -> int:
     chance = Random(seed)
     plain, none = told(tmp_path / "plain", seed, steps, lambda: None)
-    crashed, crashes = told(tmp_path / "crashed", seed, steps, lambda: chance.randint(0, most))
+    crashed, crashes = told(tmp_path / "crashed", seed, steps, lambda: chance.randint(0, most), url)
     assert none == 0
     assert crashed == plain, f"seed {seed}"
     return crashes
@@ -211,6 +212,12 @@ def test_a_crash_at_any_instant_changes_nothing(tmp_path: Path, seed: int) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", pairs(range(100, 110)))
+@pytest.mark.parametrize("seed", pairs(range(100, 105)))
 def test_crashes_at_every_turn_change_nothing(tmp_path: Path, seed: int) -> None:
     assert compare(tmp_path, seed, 45, 2) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", pairs(range(200, 201)))
+def test_on_postgresql_too(tmp_path: Path, seed: int, postgres_server: PostgresServer) -> None:
+    assert compare(tmp_path, seed, 30, 2, postgres_server.new_database()) > 6
