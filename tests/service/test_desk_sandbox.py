@@ -37,7 +37,7 @@ def test_a_large_answer_comes_whole() -> None:
 
 def test_a_copy_that_fails_is_told() -> None:
     with Sandbox() as box:
-        box.begin(lambda: {}["nothing"])
+        box.begin(lambda: os.environ["NO_SUCH_VARIABLE"])
         with pytest.raises(DeskError, match="KeyError") as caught:
             box.result()
     assert caught.value.kind == "unavailable"
