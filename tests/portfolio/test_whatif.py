@@ -116,14 +116,18 @@ def test_an_account_that_is_new_begins_from_nothing() -> None:
 def test_an_exception_tells_what_it_costs_whom() -> None:
     tried = {
         "id": "x1", "kind": "extra-share", "account": "lab/red", "owner": "ann", "approver": "bob", "reason": "a paper",
-        "begin_s": 0, "end_s": 86400 * 30, "in_force": True, "unit_hours": 800.0, "placed": "from day 1 to day 31",
+        "donor": "lab/blue", "begin_s": 0, "end_s": 86400 * 30, "in_force": True, "unit_hours": 800.0,
+        "placed": "from day 1 to day 31",
     }  # fmt: skip
     found = whatif(side(), side(red={"more": 20.0}, blue={"more": -15.0}), Question(exceptions=[tried]))
     (told,) = found["exceptions"]
     assert [each["account"] for each in told["cost"]] == ["lab/blue"]
-    assert told["cost"][0]["used"] == pytest.approx(-450)
+    assert told["cost"][0]["used"] == told["cost"][0]["during"] == pytest.approx(-450)
     text = told_of(found)
-    assert "Asked by ann, to be approved by bob: a paper; it sets aside 800 GPU-h in this log." in text
+    assert (
+        "Asked by ann, to be approved by bob: a paper; it sets aside 800 GPU-h in this log, taken from lab/blue."
+        in text
+    )
     assert "Beyond noise it costs 450 GPU-h, from lab/blue." in text
 
 
@@ -206,3 +210,13 @@ def test_a_log_of_less_than_a_day_is_one_day() -> None:
     days = days_of(seen)
     assert days.count == 1
     assert sum(days.accounts["red"].charged) == pytest.approx(seen.report()["by_account"]["red"]["charged"], abs=0.01)
+
+
+def test_the_days_of_an_exception_are_told_apart() -> None:
+    tried = {
+        "id": "x1", "kind": "guaranteed", "account": "lab/red", "owner": "ann", "approver": "bob", "reason": "a paper",
+        "donor": None, "begin_s": 86400 * 9.5, "end_s": 86400 * 12, "in_force": False, "unit_hours": None, "placed": "",
+    }  # fmt: skip
+    found = whatif(side(), side(blue={"more": -15.0}), Question(exceptions=[tried, tried]))
+    assert found["exceptions"][0]["cost"][0]["during"] == pytest.approx(-45)
+    assert "Tried together with 1 other: what it costs is what all cost." in told_of(found)

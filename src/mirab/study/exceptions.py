@@ -44,6 +44,7 @@ def _told(held: Exemption | Reservation, kind: str, rate: float | None, trace: T
         "owner": held.owner,
         "approver": held.approver,
         "reason": held.reason,
+        "donor": getattr(held, "donor", "") or None,
         "begin_s": seconds(held.begin),
         "end_s": seconds(held.end),
         "in_force": in_force(held, trace.ends_at),

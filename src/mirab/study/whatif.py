@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from math import ceil, exp, floor, log
 from operator import mul
 from typing import Any, TypeAlias
 
@@ -35,6 +35,7 @@ ALL = "*"
 _SMALLEST = {"kept": 0.001, "wait_p50_s": 5.0, "wait_p90_s": 5.0}
 """A difference smaller than this is none, whatever the spread: a tenth of a per cent, five seconds; else a GPU-hour."""
 _MINUTE = 60.0
+_DAY_S = 86_400
 _GRID = tuple(1000 * 1.05**step for step in range(330))
 """Waits are counted up to each of these (milliseconds, 5 % apart, to 100 days) when their spread is worked out."""
 
@@ -108,13 +109,14 @@ def whatif(
     judged = {aspect.key: _judged(aspect, pairs, count, draws) for aspect in ASPECTS}
     shares = shares_of(present.report["by_account"], home), shares_of(proposed.report["by_account"], str)
     rows = [_row(name, pairs[name], shares, judged) for name in names]
+    starts_s = present.report["input"]["starts_s"]
     return {
         "mirab": __version__,
         "log": present.report["input"]["name"],
         "unit": present.report["input"]["unit"],
         "changes": list(question.changes),
         "policy": list(question.policy),
-        "exceptions": [each | {"cost": _cost(each, rows)} for each in question.exceptions],
+        "exceptions": [each | {"cost": _cost(each, rows, pairs, starts_s)} for each in question.exceptions],
         "method": _method(count, len(draws)),
         "all": _row(ALL, pairs[ALL], shares, judged),
         "accounts": rows,
@@ -298,15 +300,33 @@ def overall(verdicts: Sequence[str]) -> str:
     return next((word for word in ("noise", "unknown") if word in verdicts), "same")
 
 
-def _cost(tried: Json, rows: Sequence[Json]) -> list[Json]:
-    """What an exception costs others: unit-hours used, and delivered of what was owed, that they do not get."""
+def _cost(tried: Json, rows: Sequence[Json], pairs: Mapping[str, Pair], starts_s: float) -> list[Json]:
+    """What others do not get because of an exception, those first who pay most while it lasts.
+
+    ``during``: the difference in unit-hours used on the days that it touches; ``used``, ``delivered``: in the whole
+    log, in which those who paid may have been paid back.
+    """
+    days = _touched(tried, starts_s)
     cost = []
     for row in rows:
         own = row["account"] == tried["account"] or row["account"].startswith(f"{tried['account']}/")
         if own or row["used"]["difference"] is None:
             continue
+        during = _round(_during(pairs[row["account"]], days)) or 0.0
         used, delivered = row["used"], row["delivered"]
-        if used["difference"] < 0 or delivered["difference"] < 0:
-            cost.append({"account": row["account"], "used": used["difference"], "delivered": delivered["difference"],
+        if min(during, used["difference"], delivered["difference"] or 0.0) < 0:
+            cost.append({"account": row["account"], "during": during, "used": used["difference"],
+                         "delivered": delivered["difference"],
                          "verdict": overall([used["verdict"], delivered["verdict"]])})  # fmt: skip
-    return sorted(cost, key=lambda each: (min(each["used"], each["delivered"]), each["account"]))
+    return sorted(cost, key=lambda each: (each["during"], each["account"]))
+
+
+def _touched(tried: Json, starts_s: float) -> range:
+    """The numbers of the days on which it was in force."""
+    begin, end = ((tried[key] - starts_s) / _DAY_S for key in ("begin_s", "end_s"))
+    return range(max(0, floor(begin)), ceil(end))
+
+
+def _during(pair: Pair, days: range) -> float:
+    before, after = (sum(each.used[days.start : days.stop]) for each in pair)
+    return after - before

@@ -17,6 +17,9 @@ from mirab.study.tables import Table
 from mirab.study.whatif import ALL, ASPECTS, Aspect, Json
 from mirab.study.whatiftext import (
     BY_KEY,
+    WORDS,
+    cost_cells,
+    cost_heads,
     cost_told,
     difference,
     exception_told,
@@ -177,15 +180,12 @@ def _measures(reports: Sequence[Json]) -> Table:
 
 
 def _exception(tried: Json, found: Json) -> Part:
-    unit = slot_word(found["unit"], 1)
     lines = [
-        [account_name(each["account"]), formats.signed_count(each["used"]), formats.signed_count(each["delivered"]),
-         "within noise" if each["verdict"] in ("noise", "same") else each["verdict"]]
-        for each in tried["cost"]
+        [account_name(each["account"]), *cost_cells(each), WORDS[each["verdict"]]] for each in tried["cost"]
     ]  # fmt: skip
     return {
         "name": f"{tried['id']}: {tried['kind']} for {tried['account']}",
         "told": exception_told(tried, found),
         "cost": cost_told(tried, found),
-        "table": Table(["who pays", f"used, {unit}-h", f"delivered, {unit}-h", "verdict"], lines),
+        "table": Table([*cost_heads(found)[:-1], "verdict"], lines),
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mirab.study import formats
 from mirab.study.catalogue import account_name
 from mirab.study.formats import ABSENT, plural, slot_word, span
@@ -28,7 +26,8 @@ def whatif_sections(found: Json) -> list[Section]:
         Section(title(found), notes=[*lede(found), *scene(found["reports"]["present"]), *found["notes"]]),
         *_changes(found),
         *_exceptions(found),
-        _hours_section(found),
+        _owed_section(found),
+        _used_section(found),
         _waits_section(found),
         Section("How far to trust it", notes=[method(found)]),
     ]
@@ -165,23 +164,33 @@ def _exceptions(found: Json) -> list[Section]:
 
 
 def _exception_section(tried: Json, found: Json) -> Section:
-    notes = [exception_told(tried, found)]
+    lines = [(account_name(each["account"]), *cost_cells(each), WORDS[each["verdict"]]) for each in tried["cost"]]
+    notes = [exception_told(tried, found), cost_told(tried, found)]
+    return Section(f"{tried['id']}: {tried['kind']} for {tried['account']}", Table(cost_heads(found), lines), notes)
+
+
+def cost_heads(found: Json) -> tuple[str, ...]:
     unit = slot_word(found["unit"], 1)
-    table = Table(
-        ("who pays", f"used, {unit}-h", f"delivered, {unit}-h", ""),
-        [(account_name(each["account"]), formats.signed_count(each["used"]), formats.signed_count(each["delivered"]),
-          WORDS[each["verdict"]]) for each in tried["cost"]],
-    )  # fmt: skip
-    notes.append(cost_told(tried, found))
-    return Section(f"{tried['id']}: {tried['kind']} for {tried['account']}", table, notes)
+    return ("who pays", f"used while it lasts, {unit}-h", "used, whole log", "delivered", "")
+
+
+def cost_cells(each: Json) -> tuple[str, ...]:
+    """Differences of one who pays."""
+    return tuple(formats.signed_count(each[key]) for key in ("during", "used", "delivered"))
 
 
 def exception_told(tried: Json, found: Json) -> str:
     """Who asks for it, who approves, and what it sets aside."""
-    sets = tried["unit_hours"]
-    aside = "" if sets is None else f"; it sets aside {formats.hours(sets)} {slot_word(found['unit'], 1)}-h in this log"
+    sets, donor = tried["unit_hours"], tried.get("donor")
+    source = "" if tried["kind"] != "extra-share" else f", taken from {donor or 'what is promised to nobody'}"
+    unit = slot_word(found["unit"], 1)
+    aside = "" if sets is None else f"; it sets aside {formats.hours(sets)} {unit}-h in this log{source}"
     where = f" Tried on this log {tried['placed']}." if tried["placed"] else ""
-    return f"Asked by {tried['owner']}, to be approved by {tried['approver']}: {tried['reason']}{aside}.{where}"
+    others = len(found["exceptions"]) - 1
+    together = "" if not others else f" Tried together with {plural(others, 'other')}: what it costs is what all cost."
+    return (
+        f"Asked by {tried['owner']}, to be approved by {tried['approver']}: {tried['reason']}{aside}.{where}{together}"
+    )
 
 
 def cost_told(tried: Json, found: Json) -> str:
@@ -196,50 +205,45 @@ def cost_told(tried: Json, found: Json) -> str:
     return f"Beyond noise it costs {formats.count(-total)} {unit}-h, from {names}."
 
 
-def _hours_section(found: Json) -> Section:
+def _owed_section(found: Json) -> Section:
     unit = slot_word(found["unit"], 1)
-    columns = ("account", "share", "owed", "delivered", "difference", "used")
-    table = [_hours_row(row) for row in _shown(found)]
+    table = [
+        (_name(row), share_cell(row), arrow(*(formats.hours(value) for value in row["owed"].values())),
+         *_moved("delivered", row))
+        for row in _shown(found)
+    ]  # fmt: skip
     notes = [
         f"{unit}-h of the whole log, present → proposed. Owed: what the share promises and the account asks for. "
-        "Delivered: what it got of that, judged at each midnight over the window. Used: the difference in all that "
-        "ran, charged or not. Differences within noise are in brackets."
+        "Delivered: what it got of that, judged at each midnight over the window. Differences within noise are in "
+        "brackets."
     ]
+    columns = ("account", "share", "owed", "delivered", "difference")
     return Section("Owed and delivered, by account", Table(columns, table), [*notes, *_left_out(found)])
 
 
-def _hours_row(row: Json) -> Sequence[str]:
-    delivered, used = BY_KEY["delivered"], BY_KEY["used"]
-    return (
-        _name(row),
-        share_cell(row),
-        arrow(*(formats.hours(value) for value in row["owed"].values())),
-        arrow(written(delivered, row["delivered"]["before"]), written(delivered, row["delivered"]["after"])),
-        _marked(delivered, row),
-        _marked(used, row),
-    )
+def _used_section(found: Json) -> Section:
+    unit = slot_word(found["unit"], 1)
+    table = [(_name(row), *_moved("used", row), *_moved("lost", row)) for row in _shown(found)]
+    notes = [f"{unit}-h. Used: all that ran, charged or not. Lost: computed again after preemption, with restarts."]
+    columns = ("account", "used", "difference", "lost", "difference")
+    return Section("Used and lost, by account", Table(columns, table), notes)
 
 
 def _waits_section(found: Json) -> Section:
-    columns = (
-        "account",
-        "median wait",
-        "p90 wait",
-        "difference",
-        f"lost {slot_word(found['unit'], 1)}-h",
-        "difference",
-    )
-    table = []
-    for row in _shown(found):
-        cells = [
-            arrow(written(BY_KEY[key], row[key]["before"]), written(BY_KEY[key], row[key]["after"]))
-            for key in ("wait_p50_s", "wait_p90_s", "lost")
-        ]
-        late, lost = (_marked(BY_KEY[key], row) for key in ("wait_p90_s", "lost"))
-        table.append((_name(row), cells[0], cells[1], late, cells[2], lost))
-    return Section(
-        "Waits and lost work, by account", Table(columns, table), ["Differences within noise are in brackets."]
-    )
+    median = BY_KEY["wait_p50_s"]
+    table = [
+        (_name(row), arrow(*(written(median, row["wait_p50_s"][when]) for when in ("before", "after"))),
+         *_moved("wait_p90_s", row), word(row))
+        for row in _shown(found)
+    ]  # fmt: skip
+    columns = ("account", "median wait", "p90 wait", "difference", "all in all")
+    return Section("Waits to the first start, by account", Table(columns, table))
+
+
+def _moved(key: str, row: Json) -> tuple[str, str]:
+    """A number before and after, and the difference."""
+    aspect = BY_KEY[key]
+    return arrow(written(aspect, row[key]["before"]), written(aspect, row[key]["after"])), _marked(aspect, row)
 
 
 def _marked(aspect: Aspect, row: Json) -> str:
