@@ -36,31 +36,28 @@ def sqlite_store(sqlite_urls: Callable[[], str], opened: Callable[[str], Store])
 
 
 # --- SQLite -----------------------------------------------------------------------------------------------------------
-def test_a_file_that_another_process_locks_is_waited_for(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirab.store.sqlite.BUSY_MS", 50)
-    sqlite_store.database.writer.dispose()
-    said: list[str] = []
-    locked = sqlite3.connect(sqlite_store.url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
+def test_a_file_that_another_process_locks_is_waited_for(sqlite_store: Store) -> None:
     sqlite_store.lead()
-    with sqlite_store.database.writer.connect() as connection:
-        connection.exec_driver_sql("PRAGMA busy_timeout = 50")
+    leading = sqlite_store._lead
+    assert leading is not None
+    assert leading._connection is not None
+    leading._connection.exec_driver_sql("PRAGMA busy_timeout = 50")  # ten seconds else
+    leading._connection.rollback()
+    file = sqlite_store.url.removeprefix("sqlite:///")
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    said: list[str] = []
 
     def note(trouble: str) -> None:
         said.append(trouble)
-        if len(said) == 1:
-            locked.execute("ROLLBACK")
+        if trouble:
+            other.execute("ROLLBACK")
 
     sqlite_store.on_trouble = note
-    lead = sqlite_store._lead
-    assert lead is not None
-    assert lead._connection is not None
-    lead._connection.exec_driver_sql("PRAGMA busy_timeout = 50")
-    lead._connection.rollback()
-    locked.execute("BEGIN IMMEDIATE")
+    other.execute("BEGIN IMMEDIATE")
     assert sqlite_store.append((submitted("1"),), plan(0)) == 1
-    locked.close()
+    other.close()
     assert len(said) == 2
-    assert "is locked by another process" in said[0]
+    assert f"the file {file} is locked by another process" in said[0]
     assert said[1] == ""
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Insert, Table, bindparam, select, update
@@ -25,44 +26,58 @@ _UPDATE_JOB = update(jobs).where(jobs.c.id == bindparam("of_id"))
 _UPDATE_RUN = update(runs).where(runs.c.id == bindparam("of_id"))
 
 
-def insert(connection: Connection, table: Table) -> Any:
-    """An INSERT that can say what to do about a row that is there already."""
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    return dialect.insert(table)
+@cache
+def insert(dialect: str, table: Table) -> Any:
+    """An INSERT that can say what to do about a row that is there already. Made once: building one costs as much as
+    executing it.
+    """
+    return (sqlite if dialect == "sqlite" else postgresql).insert(table)
 
 
-def upsert(connection: Connection, table: Table, key: Sequence[str], given: Mapping[str, Any]) -> Insert:
-    """Rows with these columns; one with the same key is replaced."""
-    statement = insert(connection, table)
-    changed = {name: statement.excluded[name] for name in given if name not in key}
-    made: Insert = statement.on_conflict_do_update(index_elements=list(key), set_=changed)
+@cache
+def insert_new(dialect: str, table: Table) -> Insert:
+    """Rows that are not there yet; those that are stay as they are."""
+    made: Insert = insert(dialect, table).on_conflict_do_nothing()
+    return made
+
+
+@cache
+def upsert(dialect: str, table: Table, key: str) -> Insert:
+    """Rows of which one with the same key is replaced. A number that the engine gives out stays."""
+    statement = insert(dialect, table)
+    changed = {
+        each.name: statement.excluded[each.name]
+        for each in table.columns
+        if each.name != key and not (each.primary_key and each.autoincrement is True)
+    }
+    made: Insert = statement.on_conflict_do_update(index_elements=[key], set_=changed)
     return made
 
 
 def put_changes(connection: Connection, seq: int, changes: Changes) -> None:
+    dialect = connection.dialect.name
     new = [rows.job_columns(entry) for entry in changes.new.values()]
     if new:
-        connection.execute(upsert(connection, jobs, ["id"], new[0]), new)
+        connection.execute(upsert(dialect, jobs, "id"), new)
     _update(connection, _UPDATE_JOB, [rows.job_columns(entry) for entry in changes.changed.values()])
     begun = [rows.run_columns(run) for run, is_new in changes.runs.values() if is_new]
     if begun:
-        connection.execute(upsert(connection, runs, ["id"], begun[0]), begun)
+        connection.execute(upsert(dialect, runs, "id"), begun)
     _update(connection, _UPDATE_RUN, [rows.run_columns(run) for run, is_new in changes.runs.values() if not is_new])
     if changes.placements:
         placed = [{"node": node, "workload_id": job, "attempt": attempt} for node, job, attempt in changes.placements]
-        connection.execute(insert(connection, placements).on_conflict_do_nothing(), placed)
+        connection.execute(insert_new(dialect, placements), placed)
     for key, value in ((CLUSTER_NOW, changes.cluster), (POLICY_NOW, changes.policy)):
         if value is not None:
             put_meta(connection, key, rows.to_json(value))
     if changes.mentions:
         spoken = [{"about": rows.storable(about), "seq": seq} for about in changes.mentions]
-        connection.execute(insert(connection, mentions), spoken)
+        connection.execute(insert(dialect, mentions), spoken)
 
 
 def put_meta(connection: Connection, key: str, value: str) -> None:
     """Put it down, whatever was there."""
-    columns = {"key": key, "value": value}
-    connection.execute(upsert(connection, meta, ["key"], columns), columns)
+    connection.execute(upsert(connection.dialect.name, meta, "key"), {"key": key, "value": value})
 
 
 def _update(connection: Connection, statement: Any, changed: list[Columns]) -> None:
@@ -74,18 +89,19 @@ def _update(connection: Connection, statement: Any, changed: list[Columns]) -> N
 
 def put_writes(connection: Connection, writes: Iterable[Write]) -> None:
     """What belongs to facts, or stands for itself: an answer that was given stands, a spec or token is replaced."""
+    dialect = connection.dialect.name
     by_table: dict[type, list[Columns]] = {}
     for write in writes:
         by_table.setdefault(type(write), []).append(_COLUMNS[type(write)](write))
     for kind, columns in by_table.items():
         if kind is JobSpec:
-            connection.execute(upsert(connection, specs, ["workload_id"], columns[0]), columns)
+            connection.execute(upsert(dialect, specs, "workload_id"), columns)
         elif kind is TokenRow:
-            connection.execute(upsert(connection, tokens, ["id"], columns[0]), columns)
+            connection.execute(upsert(dialect, tokens, "id"), columns)
         elif kind is IdempotentReply:
-            connection.execute(insert(connection, replies).on_conflict_do_nothing(), columns)
+            connection.execute(insert_new(dialect, replies), columns)
         else:
-            connection.execute(insert(connection, audit), columns)
+            connection.execute(insert(dialect, audit), columns)
 
 
 _COLUMNS: dict[type, Any] = {
