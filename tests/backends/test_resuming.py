@@ -47,7 +47,7 @@ def test_a_run_is_stopped_during_its_check_like_any_other(rig: Rig) -> None:
 def test_mirab_checkpoint_from_inside(rig: Rig) -> None:
     """The command itself, in the run's own environment: no server, no token."""
     program = f"sleep 0.1; {sys.executable} -m mirab checkpoint; sleep 100"
-    run_id = rig.start("1", "sh", "-c", program, environment=(("PATH", os.environ["PATH"]),))
+    run_id = rig.start("1", "sh", "-c", program, environment=(("PYTHONPATH", os.pathsep.join(sys.path)),))
     safe = rig.fact(RunCheckpointed, run_id)
     assert rig.started(run_id).at < safe.at
     assert "is safe" in rig.says("1", "safe")

@@ -196,6 +196,17 @@ def test_a_start_that_nobody_knows_the_command_of_is_refused(rig: Rig) -> None:
     assert rig.fact(ActionRefused, "1.1").action == "start"
 
 
+def test_a_store_that_cannot_be_read_now_refuses_the_start(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(_: WorkloadId) -> None:
+        raise ConnectionError("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.backend.launcher, "spec_of", down)
+        refused = rig.fact(ActionRefused, rig.start("1", "true", gpus=8))
+    assert refused.action == "start" and "away" in refused.why
+    assert rig.run("2", "true", gpus=8).outcome is Outcome.COMPLETED
+
+
 def test_a_folder_that_cannot_be_made_refuses_the_start_and_gives_the_gpus_back(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

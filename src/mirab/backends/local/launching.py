@@ -39,9 +39,7 @@ class Launcher:
         known = rundir.read_json(os.path.join(directory, rundir.SPEC))
         if known is not None:
             return known
-        job = self.spec_of(start.workload_id)
-        if job is None:
-            raise RefusedError(f"nothing is known of what job {start.workload_id} is to run")
+        job = self.job(start.workload_id)
         spec = shim_spec(job, start, self.place(start, directory), login_of(job.uid))
         spec["impossible"] = unusable(job) or not_permitted(job)
         try:
@@ -50,6 +48,16 @@ class Launcher:
             self.gpus.release(start.run_id)
             raise RefusedError(f"the folder of run {start.run_id} cannot be made: {error}") from error
         return spec
+
+    def job(self, workload_id: WorkloadId) -> JobSpec:
+        """What the workload is to execute. Whoever keeps that may fail in ways of its own; it is asked again later."""
+        try:
+            job = self.spec_of(workload_id)
+        except Exception as error:
+            raise RefusedError(f"what job {workload_id} is to run cannot be read: {error}") from error
+        if job is None:
+            raise RefusedError(f"nothing is known of what job {workload_id} is to run")
+        return job
 
     def place(self, start: Start, directory: str) -> Place:
         nodes = node_names(self.cluster, start)
