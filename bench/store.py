@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
+from sqlalchemy import text as sql
 from tests.live.postgres import serve
 
 from bench.tables import columns
@@ -152,12 +153,23 @@ def long_journal(store: Store, count: int) -> Iterator[tuple[str, float, str]]:
     span = perf_counter() - begun
     yield f"journal of {count:,} jobs: read and decoded", span, "s"
     yield f"journal of {count:,} jobs: records", records / span, "/s"
+    yield f"journal of {count:,} jobs: all that is stored", size(store) / count / 1_000, "kB/job"
     begun = perf_counter()
     store.counts()
     yield f"after {count:,} jobs: counts by state", (perf_counter() - begun) * 1_000, "ms"
     begun = perf_counter()
     store.jobs(states=[JobState.PENDING, JobState.RUNNING])
     yield f"after {count:,} jobs: ls of what is active", (perf_counter() - begun) * 1_000, "ms"
+
+
+def size(store: Store) -> int:
+    """Bytes of the whole store, its indices and the environments of jobs (here 2 kB each) included."""
+    asked = {
+        "sqlite": "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+        "postgresql": "SELECT pg_database_size(current_database())",
+    }
+    with store.database.reader.connect() as connection:
+        return int(connection.execute(sql(asked[store.kind])).scalar_one())
 
 
 @contextmanager
