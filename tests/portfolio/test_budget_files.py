@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,14 @@ from mirab.logs.budgethistory import append_changesets, history_path, locked, re
 from mirab.logs.clusterfile import read_cluster_file
 from mirab.logs.dump import write_cluster
 from mirab.logs.errors import LogError
+from mirab.logs.moments import Calendar
 from mirab.model.accounts import Budget, Budgets
+from mirab.model.changesets import Changeset
 from mirab.model.resources import Cluster, Pool
 from mirab.model.units import WHOLE, NodeName
-from mirab.study.budgetbook import open_book, view
-from mirab.study.budgethistory import History
+from mirab.study.budgetbook import Book, change, open_book, view
+from mirab.study.budgetedits import terms_changed
+from mirab.study.budgethistory import Draft, History
 from tests.portfolio.conftest import Mirab
 
 TEXT = """\
@@ -160,6 +165,25 @@ def test_nothing_is_appended_behind_half_a_line(tmp_path: Path, mirab: Mirab, fi
     with locked(target):
         append_changesets(target, whole)
     assert read_changesets(target) == whole
+
+
+def test_two_at_once_lose_nothing(file: Path) -> None:
+    """Each waits for its turn; whoever decides on an older version is told."""
+
+    def decide(path: str, percent: int) -> Changeset:
+        def make(book: Book, now: int) -> Draft:
+            tree = book.history.at(now)
+            made = tuple(terms_changed(tree, {path: {"share": percent * WHOLE // 100}}))
+            return Draft("ann", "because", book.history.head, made)
+
+        return change(file, make, "ann", lambda: time.time_ns() // 1_000_000, Calendar())
+
+    with ThreadPoolExecutor(4) as pool:
+        paths = ["language/data", "vision"] * 6
+        made = list(pool.map(decide, paths, range(1, 13)))
+    assert sorted(each.version for each in made) == list(range(2, 14))
+    book = open_book(file)
+    assert (book.history.head, book.by_hand) == (13, False)
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------

@@ -161,6 +161,14 @@ def test_the_past_is_not_rewritten() -> None:
         set_share(begun(), "vision", 40, now=10, at=5)
 
 
+def test_a_clock_that_was_set_back_changes_no_order() -> None:
+    history = set_share(begun(), "vision", 40, now=1000)
+    later = set_share(history, "vision", 35, now=1000, at=None)
+    back = recorded(history, Draft("ann", "why", 2, later.changesets[2].edits), 500)
+    assert [each.recorded_at for each in back.changesets] == [0, 1000, 1000]
+    assert share(back, "vision", 1000) == 35
+
+
 @pytest.mark.parametrize(("author", "reason"), [("", "why"), ("ann", " ")])
 def test_nobody_decides_without_name_and_reason(author: str, reason: str) -> None:
     made = tuple(edits.renamed(TREE, "language", "text"))

@@ -258,7 +258,7 @@ def test_a_gate_may_be_for_some_scenarios() -> None:
     gates = parsed("gates: {contracts: {scenarios: [maintenance]}, lost-work: {at_most: 3%}}")
     assert [finding.gate for finding in findings(gates, report(), None, "maintenance")] == ["contracts", "lost-work"]
     assert [finding.gate for finding in findings(gates, report(), None, "normal-week")] == ["lost-work"]
-    assert [finding.gate for finding in findings(gates, report())] == ["contracts", "lost-work"]
+    assert [finding.gate for finding in findings(gates, report())] == ["lost-work"]
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------

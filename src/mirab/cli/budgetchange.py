@@ -75,7 +75,7 @@ def set_(file: str, shares: tuple[str, ...], source: str | None, as_edited: bool
         raise click.UsageError("--as-edited and --with stand alone: they are a whole tree")
     if as_edited:
         with sentences():
-            made = take_in(check_input(file), author_of(given["author"]), given["reason"], now_ms(), calendar)
+            made = take_in(check_input(file), author_of(given["author"]), given["reason"], now_ms, calendar)
         tell_changeset(file, made, given["as_json"], calendar)
         return
     if not (shares or structure or source):
@@ -202,9 +202,8 @@ def revert(file: str, version: int, **given: Any) -> None:
     from mirab.study.budgettext import day
 
     calendar = calendar_of(given["timezone"])
-    now = now_ms()
 
-    def make(book: Book) -> Draft:
+    def make(book: Book, now: int) -> Draft:
         at = moment(given["begin"], calendar) if given["begin"] else None
         target = book.history.version(version)
         edits = reverting(book.history, version, now, day(now))
@@ -215,7 +214,7 @@ def revert(file: str, version: int, **given: Any) -> None:
         )
 
     with sentences():
-        made = change(check_input(file), make, author_of(given["author"]), now, calendar)
+        made = change(check_input(file), make, author_of(given["author"]), now_ms, calendar)
     tell_changeset(file, made, given["as_json"], calendar)
 
 
@@ -232,12 +231,12 @@ def _decide(
     at = None if at is not None and day(at) == day(now) and at <= now else at
     author, evidence = author_of(given["author"]), evidence_of(given["evidence"])
 
-    def make(book: Book) -> Draft:
+    def make(book: Book, now: int) -> Draft:
         when = now if at is None else at
         base = book.history.head if given["base"] is None else given["base"]
         made = tuple(edits(book.history.at(when), day(when)))
         return Draft(author, given["reason"], base, made, at, 0, evidence)
 
     with sentences():
-        made = change(check_input(file), make, author, now, calendar)
+        made = change(check_input(file), make, author, now_ms, calendar)
     tell_changeset(file, made, given["as_json"], calendar)

@@ -94,8 +94,16 @@ def _says(book: Book, history: History) -> bool:
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------
-def change(path: Path, make: Callable[[Book], Draft], author: str, now: UnixMs, calendar: Calendar) -> Changeset:
-    """Record one changeset, and write the file anew. `make` is told the book as it stands, and says what is to change.
+Clock = Callable[[], UnixMs]
+"""Tells what time it is: asked when it is this changeset's turn, not before."""
+
+
+def change(
+    path: Path, make: Callable[[Book, UnixMs], Draft], author: str, clock: Clock, calendar: Calendar
+) -> Changeset:
+    """Record one changeset, and write the file anew.
+
+    `make` is told the book as it stands and the present instant, and says what is to change.
 
     Raises:
         BudgetConflictError: it contradicts another changeset, or the file was edited by hand since.
@@ -106,11 +114,12 @@ def change(path: Path, make: Callable[[Book], Draft], author: str, now: UnixMs, 
         book = _repaired(open_book(path, calendar))
         if book.by_hand:
             raise BudgetConflictError(hand_edited(book))
+        now = book.history.later(clock())
         book = begun(book, author, now)
-        return _keep(book, recorded(book.history, make(book), now))
+        return _keep(book, recorded(book.history, make(book, now), now))
 
 
-def take_in(path: Path, author: str, reason: str, now: UnixMs, calendar: Calendar) -> Changeset:
+def take_in(path: Path, author: str, reason: str, clock: Clock, calendar: Calendar) -> Changeset:
     """Record what somebody has edited in the file by hand, as one changeset that holds at once.
 
     Raises:
@@ -118,6 +127,7 @@ def take_in(path: Path, author: str, reason: str, now: UnixMs, calendar: Calenda
     """
     with locked(path):
         book = _repaired(open_book(path, calendar))
+        now = book.history.later(clock())
         if not book.history.head:
             first = begun(book, author, now, reason)
             return _keep(first, first.history)

@@ -53,6 +53,10 @@ class History:
             raise ValueError(f"there is no version {number}: the latest is {self.head}")
         return self.changesets[number - 1]
 
+    def later(self, now: UnixMs) -> UnixMs:
+        """The instant, or that of the last recording if a clock was set back: versions are in order of time."""
+        return max(now, self.changesets[-1].recorded_at) if self.changesets else now
+
     def active(self) -> list[Changeset]:
         """The changesets that hold or will hold, in the order in which they take effect."""
         gone = set(self.cancelled())
@@ -102,6 +106,7 @@ def recorded(history: History, draft: Draft, now: UnixMs) -> History:
         BudgetConflictError: it contradicts a changeset that its author has not seen, or one that is planned.
         ValueError: it has no author or reason, changes nothing, would rewrite the past, or makes no tree.
     """
+    now = history.later(now)
     _check_draft(history, draft, now)
     made = Changeset(
         version=history.head + 1,

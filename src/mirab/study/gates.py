@@ -62,12 +62,12 @@ def findings(
     Args:
         report: of `mirab sim --json`, or one of those in a comparison.
         present: what the proposal is compared with.
-        scenario: the stock scenario that was replayed; gates that are for others are left out.
+        scenario: the stock scenario that was replayed, ``""`` = none; gates that are for others are left out.
         decisions: whether the five decisions are looked at; once is enough for several reports of one policy.
     """
     found: list[Finding] = []
     for gate in gates.gates:
-        here = not gate.scenarios or not scenario or scenario in gate.scenarios
+        here = not gate.scenarios or scenario in gate.scenarios
         if here and (decisions or gate.kind.name != "decisions"):
             found += _found(gate, gates, report, present)
     return found
