@@ -28,8 +28,9 @@ HEAVY = (
     "mirab.core", "mirab.service", "mirab.store", "mirab.sim", "mirab.backends", "mirab.study.words", "mirab.logs",
 )  # fmt: skip
 CLIENT_COMMANDS = (
-    "submit run ls show share squatters logs await_ cancel hold release requeue node checkpoint".split()  # noqa: SIM905
-)
+    "submit", "run", "ls", "show", "share", "squatters", "logs", "await_", "cancel", "hold", "release", "requeue",
+    "node", "checkpoint", "session", "token", "audit", "completion",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

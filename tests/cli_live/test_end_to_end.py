@@ -252,6 +252,7 @@ def test_nodes_are_drained_and_put_back(live: Mirab) -> None:
 def test_doctor_knows_the_service(live: Mirab) -> None:
     checks = {check["what"]: check for check in json.loads(live("doctor", "--json").out)}
     assert checks["server"]["ok"]
+    assert ", since " in checks["server"]["found"]
     assert checks["server's clock"]["found"] == "with ours"
     assert "admin" in checks["rights there"]["found"] or "researcher" in checks["rights there"]["found"]
 

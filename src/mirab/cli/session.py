@@ -39,7 +39,8 @@ def command() -> None:
 
     It is protected for its minimum runtime; a warning comes before that is over, and before it ends for idleness.
     When it is stopped for others, its folder MIRAB_STATE_DIR and what was on the screen are kept, and
-    `mirab session attach ID` restores it where there is room. Control-] leaves it running.
+    `mirab session attach ID` restores it where there is room. Control-] leaves it running. The options are those of
+    `mirab session start --help`.
     """
 
 

@@ -402,6 +402,7 @@ class WhoAmI(Reply):
 class Version(Reply):
     version: str
     api: str = "v1"
+    started_at: Annotated[Moment | None, Field(description="When this service began to answer.")] = None
 
 
 class Health(Reply):

@@ -34,5 +34,6 @@ class Parts:
     settings: ApiSettings = field(default_factory=ApiSettings)
 
     def __post_init__(self) -> None:
+        self.started_at = self.live.now()
         self.tokens = TokenBook(self.store)
         self.bus = Bus(self.live, self.settings)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from mirab import __version__
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.problems import ProblemError
+from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.schemas import Health, Version
 
@@ -47,6 +48,6 @@ def describe(who: Annotated[Principal, needs("api.describe")], request: Request)
 
 
 @router.get("/api/v1/version", response_model=Version)
-async def show_version(who: Annotated[Principal, needs("version.see")]) -> Version:
-    """Which mirab this is."""
-    return Version(version=__version__)
+async def show_version(who: Annotated[Principal, needs("version.see")], parts: Service) -> Version:
+    """Which mirab this is, and since when it answers."""
+    return Version(version=__version__, started_at=iso(parts.started_at))
