@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,12 +16,15 @@ from mirab.model.policy import POLICIES, Policy
 from mirab.model.records import JobRow, JobState
 from mirab.model.resources import Allocation, Cluster, Pool
 from mirab.model.units import FOREVER, NodeName, RunId, WorkloadId
+from mirab.sim.backend import SimBackend, SimClock
+from mirab.sim.engine import drive
 from mirab.store import Store, StoreBusyError
 from mirab.store.audits import check, rebuild_alone
 from mirab.store.views import JobBook
 from tests.store.conftest import NewUrl
 from tests.store.makers import (
     CLUSTER,
+    Recording,
     ended,
     plan,
     put_beginning,
@@ -32,6 +36,7 @@ from tests.store.makers import (
     started,
     submitted,
 )
+from tests.worlds import PERIOD, draw_world
 
 ONE = WorkloadId("1")
 
@@ -225,10 +230,6 @@ def test_facts_about_what_is_not_there_change_nothing() -> None:
 # --- against the core -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(12))
 def test_the_book_says_what_the_state_says(seed: int) -> None:
-    from random import Random
-
-    from tests.worlds import draw_world
-
     world = draw_world(Random(seed), base=("budget", "budget", "priority")[seed % 3])
     _, _, records = recorded_world(seed, base=("budget", "budget", "priority")[seed % 3])
     state = State(world.trace.cluster, world.trace.budgets, world.policy, now=0)
@@ -242,6 +243,47 @@ def test_the_book_says_what_the_state_says(seed: int) -> None:
         book.fold(facts, decided)
         assert book.now == state.now
         compare(state, book)
+
+
+class Meddled:
+    """A world in which people hold, release, cancel and requeue what comes to their minds."""
+
+    def __init__(self, inner: SimBackend, clock: SimClock, chance: Random) -> None:
+        self._inner, self._clock, self._chance = inner, clock, chance
+        self._known: list[WorkloadId] = []
+        self.submit, self.next_due, self.exhausted = inner.submit, inner.next_due, inner.exhausted
+
+    def observe(self) -> list[Event]:
+        facts = list(self._inner.observe())
+        self._known += [fact.workload.id for fact in facts if isinstance(fact, events.WorkloadSubmitted)]
+        return facts + [self._whim() for _ in range(self._chance.choice((0, 0, 1, 3))) if self._known]
+
+    def _whim(self) -> Event:
+        now, which = self._clock.now(), self._chance.choice(self._known)
+        return self._chance.choice((
+            events.WorkloadHeld(now, which, "a whim"), events.WorkloadReleased(now, which),
+            events.WorkloadReleased(now, which), events.WorkloadCancelled(now, which),
+            events.RequeueRequested(now, which),
+        ))  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_still_does_when_people_meddle(seed: int) -> None:
+    world = draw_world(Random(seed), base=("budget", "budget", "priority")[seed % 3])
+    clock = SimClock()
+    meddled = Meddled(SimBackend(world.trace, clock), clock, Random(seed))
+    state = State(world.trace.cluster, world.trace.budgets, world.policy)
+    book = JobBook(world.trace.cluster, world.policy)
+    recording = Recording([])
+    drive(state, clock, meddled, recording, cadence=world.policy.cadence, until=PERIOD)
+    again = State(world.trace.cluster, world.trace.budgets, world.policy)
+    for facts, decided in recording.records:
+        for fact in facts:
+            again.fold(fact)
+        again.advance(decided.at)
+        again.commit(decided)
+        book.fold(facts, decided)
+        compare(again, book)
 
 
 def compare(state: State, book: JobBook) -> None:
