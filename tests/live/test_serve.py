@@ -47,6 +47,12 @@ def job(service: LocalService, number: str) -> dict[str, Any]:
         return found
 
 
+def ratio(service: LocalService, account: str) -> float:
+    with service.client() as client:
+        accounts = client.get("/share")["accounts"]
+    return next(float(each["ratio"]) for each in accounts if each["path"] == account)
+
+
 def until(happened: Callable[[], object]) -> None:
     give_up = time.monotonic() + PATIENCE
     while time.monotonic() < give_up:
@@ -147,7 +153,7 @@ def test_owed_debug_work_starts_at_once_on_a_full_cluster(tmp_path: Path) -> Non
         ids = [submit(service, "sleep 600", account="red", min_runtime="1s") for _ in range(4)]
         for number in ids:
             until(in_state(service, number, "RUNNING"))
-        time.sleep(1.5)
+        until(lambda: ratio(service, "red") > 1.005)
         debug = submit(service, "true", account="blue", min_runtime="1s")
         until(in_state(service, debug, "COMPLETED"))
         states = sorted(job(service, number)["state"] for number in ids)
