@@ -147,7 +147,9 @@ def test_owed_debug_work_starts_at_once_on_a_full_cluster(tmp_path: Path) -> Non
     """Victims past their minimums that stop at once make room; how fast, `bench.contract` measures."""
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(
-        "cluster: {pools: {gpu: {nodes: [a], gpus_per_node: 4}}}\nbudgets: {red: {share: 50%}, blue: {share: 50%}}\n"
+        "cluster: {pools: {gpu: {nodes: [a], gpus_per_node: 4}}}\n"
+        "budgets: {red: {share: 50%}, blue: {share: 50%}}\n"
+        "policy: {window: 10m, margin: 0%, commitment_floor: 1s}\n"
     )
     with local_service(tmp_path / "state", "--cluster", str(cluster)) as service:
         ids = [submit(service, "sleep 600", account="red", min_runtime="1s") for _ in range(4)]
