@@ -186,8 +186,11 @@ def test_a_preempted_run_comes_back_and_run_goes_on_showing_it(live: Mirab, tmp_
     assert "was stopped and waits again" in err or "runs again" in err or "ran again" in err
 
 
-def test_the_service_may_be_killed_while_a_run_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """kill -9 in mid-run: the job goes on, `run` shows all of it, and a submission made meanwhile arrives once."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_service_may_go_while_a_run_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """In mid-run: the job goes on, `run` shows all of it, and a submission made meanwhile arrives once."""
     folder = Path(tempfile.mkdtemp(prefix="mirab-e2e-"))
     (folder / "budgets.yaml").write_text(BUDGETS, encoding="utf-8")
     service = localservice.begin(folder / "state", *flags_of(folder))
@@ -201,7 +204,8 @@ def test_the_service_may_be_killed_while_a_run_is_followed(tmp_path: Path, monke
         children.append(mirab_child("run", "-G", "1", "--", "sh", "-c", line))
         assert children[0].stdout is not None
         first = children[0].stdout.readline()
-        service.kill()
+        service.process.send_signal(number)
+        service.process.wait(PATIENCE_S)
         children.append(mirab_child("submit", "--parsable", "-G", "1", "--", "true"))
         time.sleep(0.5)
         service = localservice.begin(folder / "state", *flags_of(folder))

@@ -188,10 +188,16 @@ def test_logs_writes_the_bytes_as_they_are(mirab: Mirab, three: Double) -> None:
     assert mirab("logs", "-f", "-n", "1", "7").code == 2
 
 
-def test_following_goes_on_where_it_broke_off(mirab: Mirab, three: Double, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = iter([Answer(pieces=[b"one\n"], break_off=True), Answer(pieces=[b"two\n"])])
+@pytest.mark.parametrize("broken", [True, False])
+def test_following_goes_on_where_it_broke_off_or_was_ended_by_a_server_that_stops(
+    mirab: Mirab, three: Double, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    monkeypatch.setattr("mirab.cli.following.PAUSE_S", 0.01)
+    pieces = iter([Answer(pieces=[b"one\n"], break_off=broken), Answer(pieces=[b"two\n"])])
 
     def breaking(asked: Asked) -> Answer | None:
+        if asked.query.get("offset") == ["4"]:
+            three.jobs["7"]["state"] = "COMPLETED"
         return next(pieces) if asked.path.endswith("/output") else None
 
     three.special = breaking

@@ -89,7 +89,10 @@ def _blocks(chunks: Iterator[bytes]) -> Iterator[None]:
 
 
 def output(client: Client, job_id: str, *, attempt: int | None, stream: str, follow: bool) -> Iterator[bytes]:
-    """What an attempt has written; with `follow` until its job has ended, across restarts of the server."""
+    """What an attempt has written; with `follow` until its job has ended, across restarts of the server.
+
+    A server that is told to stop ends its answers in good order, so a stream that ends says nothing about the job.
+    """
     offset = 0
     while True:
         query = {"attempt": attempt, "stream": stream, "follow": int(follow), "offset": offset}
@@ -97,10 +100,12 @@ def output(client: Client, job_id: str, *, attempt: int | None, stream: str, fol
             for chunk in client.stream(at("jobs", job_id, "output"), query):
                 offset += len(chunk)
                 yield chunk
-            return
+            if not follow or has_ended(client.get(at("jobs", job_id))):
+                return
         except (LostError, UnreachableError):
             if not follow:
                 raise
+        time.sleep(PAUSE_S)
         steadily(client, lambda: client.get(at("jobs", job_id)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from mirab.study.formats import printable
 
 GAP = 2
 ELLIPSIS = "…"
+USUAL_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,15 @@ class Column:
 
 def terminal_width() -> int:
     """Characters of a line of standard output; 0 = it is no terminal, so lines may have any length."""
-    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 0
+    if not sys.stdout.isatty():
+        return 0
+    named = os.environ.get("COLUMNS", "")
+    if named.isdigit() and int(named):
+        return int(named)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int = 0, *, head: bool = True) -> str:
