@@ -18,7 +18,7 @@ from mirab.core.shares import Account
 from mirab.core.state import State
 from mirab.core.trial import Trial
 from mirab.core.turns import Rules, Turns
-from mirab.core.victims import able_shapes, survey_due, takers
+from mirab.core.victims import able_shapes, is_able, survey_due, takers
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
     AwaitingCheckpoint,
@@ -129,7 +129,8 @@ def _join_claimants(trial: Trial, turns: Turns) -> None:
         able, may_hold = able_shapes(trial, leaf), _may_have_hold(trial, leaf)
         for info, queues in leaf.shapes.items() if able or may_hold else ():
             for queue in queues:
-                if _asks_again(trial, queue, may_hold, info in able) if info.gang else info in able:
+                takes = info in able and queue not in trial.state.awaiting and is_able(trial, queue)
+                if _asks_again(trial, queue, may_hold, takes) if info.gang else takes:
                     turns.join(queue)
     if trial.now // HOUR > trial.state.seen_at // HOUR:
         _join_stale(trial, turns)
@@ -154,12 +155,12 @@ def _may_have_hold(trial: Trial, leaf: Account) -> bool:
     )
 
 
-def _asks_again(trial: Trial, queue: Queue, may_hold: bool, able: bool) -> bool:
+def _asks_again(trial: Trial, queue: Queue, may_hold: bool, takes: bool) -> bool:
     """Whether a gang may get another answer than last time: it was refused a hold that it may have now; or its last
     answer is old, and there may be nodes to hold or runs to stop by now.
     """
     waiting = queue.head.waiting
-    if waiting is None or (waiting.again_at <= trial.now and (may_hold or able)):
+    if waiting is None or (waiting.again_at <= trial.now and (may_hold or takes)):
         return True
     return may_hold and (not trial.policy.contract or isinstance(waiting.reason, HoldTaken | HoldNotOwed))
 

@@ -72,7 +72,14 @@ class Meter:
 
     def between(self, start: int, end: int) -> int:
         """What was added in (start, end]; `end` not before the last change."""
-        return self._totals[-1] + self._rates[-1] * (end - self._xs[-1]) - self.before(start)
+        xs, head = self._xs, self._head
+        if head + 1 < len(xs) and xs[head + 1] <= start:
+            before = self.before(start)
+        else:
+            before = self._totals[head]
+            if start > xs[head]:
+                before += self._rates[head] * (start - xs[head])
+        return self._totals[-1] + self._rates[-1] * (end - xs[-1]) - before
 
 
 DECAY_PERIOD: Duration = 5 * MINUTE

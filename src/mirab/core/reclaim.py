@@ -7,7 +7,7 @@ from mirab.core.queues import Pending, Queue, User
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
-from mirab.core.victims import eligible, reach_of
+from mirab.core.victims import eligible, is_able, reach_of
 from mirab.model.plans import Hold
 from mirab.model.reasons import PreemptedFor
 
@@ -44,7 +44,7 @@ def _look(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing
     if reach is None:
         return NoClearing(0)
     nodes = reach.cleared(trial, queue.info.pools)
-    if not reach.suffices(trial, queue.info):
+    if not (reach.suffices(trial, queue.info) and is_able(trial, queue)):
         return NoClearing(reach.runs, nodes)
     found = eligible(trial, queue, pending)
     return _search(trial, queue, found, nodes) if found else NoClearing(0)

@@ -127,9 +127,24 @@ class Account:
     def entitlement_in_window(self, now: Instant) -> Charge:
         return self.promised(now) // WHOLE
 
+    def weigh(self, now: Instant) -> tuple[Charge, int]:
+        """(U + K, E in charge times parts of `WHOLE`): `used`, `committed` and `promised` at once, since it is asked
+        most of all."""
+        start, capacity_start, capacity = self.window.at(now)
+        used = self.usage.between(start, now)
+        if self._par_until > capacity_start:
+            used += self._par_share * (self._par_until - capacity_start) // WHOLE
+        commitment, entitlement = self.commitment, self.entitlement
+        committed = commitment.amount - commitment.rate * now + self.held
+        if entitlement.steady:
+            promised = self.share * (capacity - capacity_start)
+        else:
+            promised = entitlement.between(capacity_start, capacity)
+        return (used if used > 0 else 0) + committed, promised
+
     def ratio(self, now: Instant) -> float:
         """(U + K) / E; infinite where nothing was promised."""
-        return compared(self.used(now) + self.committed(now), self.promised(now))
+        return compared(*self.weigh(now))
 
     def set_share(self, now: Instant, share: int) -> None:
         """From now on; what was promised until now stays promised."""

@@ -65,23 +65,28 @@ class Space:
         if self._kept is None:
             self._kept = [[] for _ in self.banks]
             for hold in self.state.holds.values():
-                self.keep(hold)
+                self._kept[hold.pool].append(self._entry(hold))
             for hold in self.state.reserved.values():
                 self.keep_reserved(hold)
         return self._kept
 
     def keep(self, hold: Hold) -> None:
-        self.kept[hold.pool].append(Kept(hold.mask, 0 if hold.claim else self._free_by(hold), hold.workload_id))
+        self.kept[hold.pool].append(self._entry(hold))
         self.nodes_opened()
 
-    def _free_by(self, hold: Hold) -> Instant:
-        """By when what starts on held nodes must be stoppable: T, and if T is far, not much later than is usual.
+    def _entry(self, hold: Hold) -> Kept:
+        """What starts on held nodes must be stoppable by T, and if T is far, not much later than is usual.
 
         Limits are mostly longer than runs: the gang will often start well before a far T.
         """
-        usual = hold.granted_at + self.policy.min_runtime_cap + self.policy.grace_max
-        soon = self.now + max(self.policy.urgent_minimum, self.policy.guest_minimum) + self.policy.grace_max
-        return min(hold.until, max(usual, soon))
+        until = 0
+        if not hold.claim:
+            policy, until = self.policy, hold.until
+            usual = hold.granted_at + policy.min_runtime_cap + policy.grace_max
+            soon = self.now + max(policy.urgent_minimum, policy.guest_minimum) + policy.grace_max
+            if usual < until or soon < until:
+                until = min(until, max(usual, soon))
+        return Kept(hold.mask, until, hold.workload_id)
 
     def keep_reserved(self, hold: Hold) -> None:
         reservation = self.state.reservations.get(hold.reservation_id or "")

@@ -36,11 +36,11 @@ class Standings:
         """(U + K with what this decision has added, E in parts of `WHOLE`)."""
         weighed = self._weighed.get(account)
         if weighed is None:
-            used = account.used(self.now) + self._given.get(account, 0)
             if self.policy.order == "fair-tree":
-                weighed = used, account.share * max(1, self._total_used())
+                used, promised = account.used(self.now), account.share * max(1, self._total_used())
             else:
-                weighed = used + account.committed(self.now), account.promised(self.now)
+                used, promised = account.weigh(self.now)
+            weighed = used + self._given.get(account, 0), promised
             self._weighed[account] = weighed
         return weighed
 

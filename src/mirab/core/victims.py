@@ -39,23 +39,21 @@ def able_shapes(trial: Trial, leaf: Account) -> dict[ShapeInfo, None]:
 
 
 def takers(trial: Trial) -> list[Queue]:
-    """Charged queues that might stop somebody's run because the minimums of some runs have just ended."""
+    """Charged queues that might stop somebody's run because the minimums of some runs have just ended.
+
+    Work for one node has to fit on one of theirs; work for several may use others beside them.
+    """
     runs = _newly_wanted(trial)
+    if not runs:
+        return []
+    near = Reach(trial, _all_of(trial, trial.state.exposed_leaves), around(runs))
     found: list[Queue] = []
-    for leaf in trial.state.accounts.values() if runs else ():
-        those = givers(trial, leaf, 0) if leaf.shapes else ()
-        wanted = [run for run in runs if run.account in those]
-        if wanted:
-            found += _takers_in(trial, leaf, Reach(trial, _all_of(trial, those), around(wanted)))
-    return found
-
-
-def _takers_in(trial: Trial, leaf: Account, near: Reach) -> list[Queue]:
-    """Work for one node has to fit on one of theirs; work for several may use others beside them."""
-    found: list[Queue] = []
-    for info in able_shapes(trial, leaf):
-        if info.shape.nodes > 1 or near.suffices(trial, info):
-            found += [queue for queue in leaf.shapes[info] if not info.gang or is_due(trial, queue)]
+    for leaf in trial.state.accounts.values():
+        shapes = [info for info in leaf.shapes if info.shape.nodes > 1 or near.suffices(trial, info)]
+        queues = [queue for info in shapes for queue in leaf.shapes[info] if not info.gang or is_due(trial, queue)]
+        if queues and any(run.account in givers(trial, leaf, 0) for run in runs):
+            able = able_shapes(trial, leaf)
+            found += [queue for queue in queues if queue.info in able and is_able(trial, queue)]
     return found
 
 
@@ -65,6 +63,18 @@ def is_due(trial: Trial, queue: Queue) -> bool:
     return waiting is None or waiting.again_at <= trial.now
 
 
+def is_able(trial: Trial, queue: Queue) -> bool:
+    """Of a shape that is able to take: whether its user is, too. Inside one leaf nobody takes from himself."""
+    leaf, stake = queue.user.account, queue.info.stake
+    those = givers(trial, leaf, stake) if trial.policy.preemption == "budget" else []
+    if leaf not in those:
+        return True
+    others = _reach(trial, tuple(other for other in those if other is not leaf))
+    if others is not None and others.suffices(trial, queue.info):
+        return True
+    return bool(_of_other_users(trial, queue, stake))
+
+
 def reach_of(trial: Trial, leaf: Account, added: Charge) -> Reach | None:
     """How far it reaches to stop all that may be stopped for `added` more of the leaf; None = nothing may be.
 
@@ -72,7 +82,10 @@ def reach_of(trial: Trial, leaf: Account, added: Charge) -> Reach | None:
     """
     if trial.policy.preemption == "none":
         return None
-    those = tuple(givers(trial, leaf, added)) if trial.policy.preemption == "budget" else ()
+    return _reach(trial, tuple(givers(trial, leaf, added)) if trial.policy.preemption == "budget" else ())
+
+
+def _reach(trial: Trial, those: tuple[Account, ...]) -> Reach | None:
     if those not in trial.reaches:
         runs = _all_of(trial, those) if trial.policy.preemption == "budget" else _unprotected(trial)
         trial.reaches[those] = Reach(trial, runs) if runs else None
