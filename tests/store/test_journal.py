@@ -206,6 +206,19 @@ def test_no_job_number_is_given_twice(store: Store, opened: Callable[[str], Stor
     assert min(given) == 1
 
 
+def test_numbers_that_were_not_used_are_given_back_at_a_graceful_end(
+    store: Store, opened: Callable[[str], Store]
+) -> None:
+    first, second = opened(store.url), opened(store.url)
+    assert [first.next_job_number() for _ in range(3)] == [1, 2, 3]
+    first.dispose()
+    assert second.next_job_number() == 4
+    third = opened(store.url)
+    assert third.next_job_number() == 104
+    second.dispose()
+    assert opened(store.url).next_job_number() == 204
+
+
 def test_the_first_answer_to_a_request_stands(store: Store) -> None:
     store.write([IdempotentReply("k", "eve", 1, "d", "first"), IdempotentReply("k", "bob", 1, "d", "his")])
     store.write([IdempotentReply("k", "eve", 2, "d", "second")])

@@ -61,14 +61,19 @@ def rows(connection: Connection, after: int = 0) -> Iterator[Record]:
     Raises:
         CorruptStoreError: a record is missing, or is not as it was written.
     """
-    query = select(journal).order_by(journal.c.seq).limit(BATCH)
-    while True:
-        batch = connection.execute(query.where(journal.c.seq > after)).mappings().all()
-        for row in batch:
-            after += 1
-            yield checked(row, after)
-        if len(batch) < BATCH:
-            return
+    while found := batch(connection, after):
+        yield from found
+        after = found[-1].seq
+
+
+def batch(connection: Connection, after: int) -> list[Record]:
+    """The next records behind a number; none = there are no more.
+
+    Raises:
+        CorruptStoreError: a record is missing, or is not as it was written.
+    """
+    query = select(journal).where(journal.c.seq > after).order_by(journal.c.seq).limit(BATCH)
+    return [checked(row, seq) for seq, row in enumerate(connection.execute(query).mappings(), after + 1)]
 
 
 def checked(row: Stored, seq: int) -> Record:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from threading import Event as Signal
 from threading import Lock
 from typing import TypeVar
@@ -40,7 +42,7 @@ from mirab.store.writing import load_book, put_changes, put_writes
 Found = TypeVar("Found")
 
 NUMBERS_AT_ONCE = 100
-"""Job numbers that are reserved at once: a crash leaves out the rest of them, and none is given twice."""
+"""Job numbers that are reserved at once: a crash leaves out the rest of them, and none is ever given twice."""
 SNAPSHOTS_KEPT = 2
 
 
@@ -157,9 +159,10 @@ class Store:
         Raises:
             CorruptStoreError: a record is missing or damaged.
         """
-        with told(self.database), self.database.reader.connect() as connection:
-            for record in records.rows(connection, after):
+        while found := self._read(partial(records.batch, after=after)):
+            for record in found:
                 yield record.seq, *records.read(record)
+            after = found[-1].seq
 
     def last(self) -> tuple[int, Instant]:
         """Number and instant of the last record, (0, 0) = none. No clock of the service may stand before it."""
@@ -303,6 +306,15 @@ class Store:
         self._change(lambda connection: ends.append(_returned(connection, raised.returning(counters.c.value))))
         return range(ends[-1] - count, ends[-1])
 
+    def _give_back(self) -> None:
+        """Numbers that were reserved and not used, where nobody has reserved others since."""
+        with self._numbering:
+            left, self._numbers = list(self._numbers), iter(range(0))
+        if left:
+            unused = update(counters).where(counters.c.name == "job", counters.c.value == left[-1] + 1)
+            with suppress(StoreError):
+                self._change(lambda connection: connection.execute(unused.values(value=left[0])))
+
     def forget_replies(self, before: Instant) -> int:
         """Drop the answers that are kept for repeated requests and are older; returns how many."""
         gone: list[int] = []
@@ -313,6 +325,7 @@ class Store:
     def dispose(self) -> None:
         """Close everything and give up the lead; an append that keeps trying ends with `StoreClosedError`."""
         self._closing.set()
+        self._give_back()
         if self._lead is not None:
             self._lead.drop()
         self._lead = self._book = None
