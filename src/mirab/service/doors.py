@@ -20,6 +20,7 @@ from mirab.service.api.server import ApiServer, address_of, listening, names_of_
 from mirab.service.auth.authenticate import Authenticator, LocalUsers
 from mirab.service.auth.tokens import first_admin_token, is_local, valid
 from mirab.service.config import NONE, ConfigError, ServeConfig
+from mirab.service.garbage import Garbage
 from mirab.service.runtime import LiveEngine, Service
 from mirab.store import Store
 
@@ -61,6 +62,7 @@ def open_doors(service: Service, say: Say) -> None:
         with listening(tcp, config.socket) as listeners:
             server = ApiServer(create_app(parts_of(service)), listeners)
             service.keeper.told = server.stop
+            service.keeper.garbage = Garbage()
             service.start()
             if service.live.pulse.failed:
                 return

@@ -18,6 +18,7 @@ from mirab.core.state import State
 from mirab.model.events import BudgetsChanged, ClusterChanged, Event
 from mirab.model.plans import Plan
 from mirab.model.records import AuditEntry
+from mirab.model.resources import Cluster
 from mirab.model.units import DAY, HOUR, Instant, RunId
 from mirab.service.clock import LiveClock
 from mirab.service.config import ServeConfig
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from mirab.service.views import Views
 
 LEDGER = "ledger.cache"
+SUBMIT_THERE = "this service decides for a Slurm cluster: submit with sbatch, and mirab takes it from there"
 FIRST_CYCLE = 60.0
 SNAPSHOT_RECORDS = 5_000
 SNAPSHOT_PAUSE = 600.0
@@ -146,7 +148,7 @@ class Keeper:
     def __post_init__(self) -> None:
         self._at = monotonic()
         self._forgot_at: Instant = 0
-        self._garbage = Garbage()
+        self.garbage: Garbage | None = None
 
     def after(self, seq: int, facts: Sequence[Event], plan: Plan, timing: Timing) -> None:
         log_decision(seq, facts, plan, decide_ms=timing.decide * 1e3, append_ms=timing.append * 1e3)
@@ -156,7 +158,8 @@ class Keeper:
             self._forgot_at = plan.at
             self._safely("ledger", lambda: self.keep_ledger(False))
             self._safely("replies", lambda: self.live.store.forget_replies(plan.at - REPLIES_KEPT))
-        self._garbage.tidy(quiet=not self.live.inbox.depth)
+        if self.garbage is not None:
+            self.garbage.tidy(quiet=not self.live.inbox.depth)
 
     def snapshot(self) -> None:
         """In the decider's thread, or after its end."""
@@ -205,7 +208,8 @@ def assemble(config: ServeConfig, wrap: Callable[[LiveEngine], LiveEngine] = lam
         epoch = store.lead(config.wait)
         clock = LiveClock(floor=store.last()[1])
         begun = monotonic()
-        found = recover(store, wanted, defaults(wanted, clock.now()))
+        there = _cluster_of_engine(config, store)
+        found = recover(store, wanted, defaults(wanted, clock.now(), there))
         found.changes += approvals(file, found.state, clock.now())
         log.info(
             "recovered", epoch=epoch, seq=found.seq, replayed=found.replayed, jobs_waiting=len(found.state.pending),
@@ -215,6 +219,15 @@ def assemble(config: ServeConfig, wrap: Callable[[LiveEngine], LiveEngine] = lam
     except BaseException:
         store.dispose()
         raise
+
+
+def _cluster_of_engine(config: ServeConfig, store: Store) -> Cluster | None:
+    """What the engine itself says there is, where a ledger begins."""
+    if config.backend != "slurm" or store.meta("began_at") is not None:
+        return None
+    from mirab.service.slurm import cluster_there
+
+    return cluster_there(config)
 
 
 def _put_together(
@@ -228,7 +241,7 @@ def _put_together(
     store.on_trouble = lambda text: _store_trouble(live, text)
     engine = wrap(_engine(config, live, found))
     metrics = Metrics(live)
-    desk = Desk(live)
+    desk = Desk(live, submit_there=SUBMIT_THERE if config.backend == "slurm" else "")
     views = Views(
         live, desk, activity=lambda run_id: engine.utilization().get(RunId(run_id)), cache=config.state_dir / LEDGER
     )
@@ -245,10 +258,14 @@ def _put_together(
 def _engine(config: ServeConfig, live: Live, found: Recovered) -> LiveEngine:
     if config.backend == "null":
         return NullBackend(live.store.spec, live.now, live.bell.ring)
-    from mirab.backends.local import LocalBackend
-
     grown = [fact.cluster for fact in found.changes if isinstance(fact, ClusterChanged)]
     cluster = grown[-1] if grown else found.state.cluster
+    if config.backend == "slurm":
+        from mirab.service.slurm import slurm_engine
+
+        return slurm_engine(config, live, cluster)
+    from mirab.backends.local import LocalBackend
+
     return LocalBackend(config.state_dir, cluster, live.store.spec, live.now, live.bell.ring)
 
 
