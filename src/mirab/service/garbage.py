@@ -22,6 +22,7 @@ class Garbage:
 
     def __init__(self) -> None:
         gc.set_threshold(YOUNG, 10, 10)
+        self._looked_at = self._put_aside_at = 0.0
         self._look_at_all(monotonic())
 
     def tidy(self, quiet: bool) -> None:

@@ -24,6 +24,8 @@ from mirab.store import StoreError
 
 COALESCE = 0.02
 """Seconds between two decisions at least: what arrives meanwhile is decided, and written to disk, together."""
+LONGEST_PAUSE = 0.2
+"""Seconds for readers after a decision that took long; else they get as much time as it took."""
 ROUNDS = 20
 """So often in one cycle facts may follow from facts."""
 LONGEST_SLEEP = 3600.0
@@ -230,10 +232,10 @@ class Decider:
         self.live.bell.clear()
         with self.live.lock:
             plan = cycle(self.live.state, self.feed, self.feed, self.ledger)
-            self.live.intents.take_in(self.ledger.facts, plan)
+            self.live.intents.take_in(self.ledger.facts, plan, self.live.state.policy.observing)
         self._plan = plan
         took = monotonic() - begun
-        self._not_before = begun + max(self.coalesce, 2 * took)
+        self._not_before = begun + max(self.coalesce, took + min(took, LONGEST_PAUSE))
         self.ledger.timing.total = took
         self.live.tell(self.ledger.seq, self.ledger.facts, plan)
         self._after(self.ledger.seq, self.ledger.facts, plan, self.ledger.timing)
