@@ -58,7 +58,7 @@ def test_where_to_listen(text: str, host: str | None, port: int, open_: bool) ->
         ("listen", "host:99999", "HOST:PORT"),
         ("pretend_gpus", "many", "whole number"),
         ("pretend_nodes", "0", "1 to"),
-        ("backend", "slurmd", "local, null"),
+        ("backend", "slurmd", "local, slurm, null"),
         ("log_format", "xml", "auto, json, console"),
         ("coalesce", "50", "duration"),
         ("coalesce", "10m", "at most 1m, else nobody"),

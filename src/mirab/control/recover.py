@@ -43,13 +43,14 @@ class Intents:
         self.last: tuple[Action, ...] = ()
         self.filed: Budgets | None = None
 
-    def take_in(self, facts: Iterable[Event], plan: Plan) -> None:
-        """One record of the journal."""
+    def take_in(self, facts: Iterable[Event], plan: Plan, observing: bool = False) -> None:
+        """One record of the journal. What was decided while `observing` was advice, and nobody is to act on it."""
         for fact in facts:
             self._hear(fact)
-        for action in plan.actions:
+        actions = () if observing else plan.actions
+        for action in actions:
             self._mean(action)
-        self.last = plan.actions
+        self.last = actions
 
     def _hear(self, fact: Event) -> None:
         if isinstance(fact, RunStarted):

@@ -17,7 +17,7 @@ DATABASE = "mirab.db"
 PORT = 7077
 DEFAULT_LISTEN = f"127.0.0.1:{PORT}"
 NONE = "none"
-BACKENDS = ("local", "null")
+BACKENDS = ("local", "slurm", "null")
 LOCAL_USERS = ("researcher", NONE)
 METRICS = ("open", "token")
 LONGEST_WAIT = 3_650 * DAY // SECOND
@@ -64,8 +64,13 @@ SETTINGS: tuple[Setting, ...] = (
             "in $XDG_RUNTIME_DIR if the state folder is not named."),
     Setting("policy", "NAME|FILE", "MIRAB_POLICY", "",
             "How the cluster is shared. Default: what the cluster file says, else budget."),
-    Setting("backend", "local|null", "MIRAB_BACKEND", "local",
-            "What runs jobs: real processes on this machine, or nothing at all (for load tests)."),
+    Setting("backend", "local|slurm|null", "MIRAB_BACKEND", "local",
+            "What runs jobs: real processes on this machine, the Slurm cluster that it belongs to, or nothing at all "
+            "(for load tests)."),
+    Setting("observe", "yes|no", "MIRAB_OBSERVE", "no",
+            "With --backend slurm: decide and record, and change nothing in Slurm."),
+    Setting("slurm_config", "FILE", "MIRAB_SLURM_CONFIG", "",
+            "With --backend slurm: governed accounts, contracts by partition, weights of GPUs (YAML)."),
     Setting("coalesce", "DURATION", "MIRAB_COALESCE", "20ms",
             "Least time between two decisions: what arrives meanwhile is decided and written together."),
     Setting("wait", "DURATION", "MIRAB_WAIT", "10s",
@@ -102,6 +107,8 @@ class ServeConfig:
     socket: Path | None = None
     policy: str = ""
     backend: str = "local"
+    observe: bool = False
+    slurm_config: Path | None = None
     coalesce: float = 0.02
     wait: float = 10.0
     hosts: tuple[str, ...] = ()
@@ -204,6 +211,8 @@ def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeC
         socket=_socket(get("socket").text, state_dir, "state_dir" in stated, environment),
         policy=get("policy").text,
         backend=get("backend").choice(BACKENDS),
+        observe=get("observe").choice(("yes", "no")) == "yes",
+        slurm_config=Path(get("slurm_config").text).absolute() if get("slurm_config").text else None,
         coalesce=get("coalesce").seconds(60, "else nobody gets an answer"),
         wait=get("wait").seconds(LONGEST_WAIT, "which is ten years"),
         hosts=tuple(name.strip() for name in get("hosts").text.split(",") if name.strip()),

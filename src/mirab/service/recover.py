@@ -49,12 +49,18 @@ class Wanted:
     """What the settings of this start say; None = nothing, what the ledger has goes on.
 
     `detected`: the cluster is what this machine has, and its nodes are named after it (which a container changes).
+    `mode`: of a policy on an engine that has a scheduler of its own (where accounts without a budget run too).
     """
 
     cluster: Cluster | None = None
     budgets: Budgets | None = None
     policy: Policy | None = None
     detected: bool = False
+    mode: str | None = None
+
+    def fitted(self, policy: Policy) -> Policy:
+        """The policy in the mode that is wanted."""
+        return policy if self.mode is None else replace(policy, mode=self.mode, unknown_accounts="zero")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ def _begin(journal: Journal, wanted: Wanted, defaults: Beginning) -> Recovered:
         )
     cluster: Cluster = _put_once(journal, "cluster", wanted.cluster or defaults.cluster)
     budgets: Budgets = _put_once(journal, "budgets", wanted.budgets or defaults.budgets)
-    policy: Policy = _put_once(journal, "policy", wanted.policy or defaults.policy)
+    policy: Policy = _put_once(journal, "policy", wanted.fitted(wanted.policy or defaults.policy))
     journal.put_meta("began_at", str(defaults.at))
     return Recovered(State(cluster, budgets, policy, now=defaults.at), Intents(), 0, first=True)
 
@@ -162,7 +168,7 @@ def _replay(journal: Journal, found: Recovered) -> None:
     for seq, facts, plan in journal.records(after=found.seq):
         try:
             take_in(found.state, facts, plan)
-            found.intents.take_in(facts, plan)
+            found.intents.take_in(facts, plan, found.state.policy.observing)
         except Exception as error:
             raise RecoverError(
                 f"record {seq} of the journal cannot be taken in ({type(error).__name__}: {error}). Keep the store as "
@@ -186,13 +192,14 @@ def _changes(state: State, intents: Intents, wanted: Wanted, began: Beginning) -
                 "--state-dir and --db"
             )
         yield ClusterChanged(now, wanted.cluster)
-    if wanted.policy is not None and wanted.policy != state.policy:
-        if wanted.policy.half_life != state.policy.half_life:
+    policy = wanted.fitted(wanted.policy or state.policy)
+    if policy != state.policy:
+        if policy.half_life != state.policy.half_life:
             raise RecoverError(
                 "the policy has another half_life than the ledger, which cannot change how it forgets: keep it as it "
                 "was, or begin a new ledger with another --state-dir and --db"
             )
-        yield PolicyChanged(now, wanted.policy, FILE, "the settings say so at this start")
+        yield PolicyChanged(now, policy, FILE, "the settings say so at this start")
     filed = intents.filed or began.budgets
     if wanted.budgets is not None and wanted.budgets != filed:
         yield BudgetsChanged(now, wanted.budgets, FILE, "the cluster file was changed since the last start")

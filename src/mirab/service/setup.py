@@ -32,6 +32,7 @@ def wanted_of(config: ServeConfig) -> tuple[Wanted, ClusterFile | None]:
     """
     file = _file(config.cluster) if config.cluster is not None else None
     cluster = file.cluster if file is not None else None
+    _check_engine(config, cluster)
     if config.pretend_gpus is not None:
         if cluster is not None:
             raise ConfigError(f"--pretend-gpus and the cluster: of {config.cluster} both say what there is: keep one")
@@ -44,7 +45,16 @@ def wanted_of(config: ServeConfig) -> tuple[Wanted, ClusterFile | None]:
             hint="budget_changes: is for replays; change budgets here with `mirab budget set`",
         )
     budgets = file.budgets if file is not None else None
-    return Wanted(cluster, budgets, policy, detected=config.pretend_gpus is not None), file
+    mode = None if config.backend != "slurm" else "observe" if config.observe else "enforce"
+    return Wanted(cluster, budgets, policy, detected=config.pretend_gpus is not None, mode=mode), file
+
+
+def _check_engine(config: ServeConfig, cluster: Cluster | None) -> None:
+    if config.backend == "slurm":
+        if cluster is not None or config.pretend_gpus is not None:
+            raise ConfigError("--backend slurm: Slurm says what nodes there are: leave out cluster: and --pretend-gpus")
+    elif config.observe or config.slurm_config is not None:
+        raise ConfigError("--observe and --slurm-config are for --backend slurm")
 
 
 def _detected(config: ServeConfig) -> Cluster:
@@ -70,9 +80,12 @@ def _policy(text: str) -> Policy:
         raise ConfigError(f"--policy: {error}") from error
 
 
-def defaults(wanted: Wanted, now: Instant) -> Beginning:
-    """What a ledger begins with where nothing is said: this machine, and one account that everybody shares."""
-    cluster: Cluster = wanted.cluster or detect(None)
+def defaults(wanted: Wanted, now: Instant, found: Cluster | None = None) -> Beginning:
+    """What a ledger begins with where nothing is said: this machine, and one account that everybody shares.
+
+    `found`: the cluster of an engine that knows its own.
+    """
+    cluster: Cluster = wanted.cluster or found or detect(None)
     return Beginning(cluster, one_for_all(), POLICIES["budget"], now)
 
 

@@ -1,7 +1,8 @@
 """The engine that is a Slurm cluster: one thread lists and writes; everything else only asks it.
 
-The thread sleeps until the next listing is due, an action comes in, or a run's notice is over. Facts come from listings
-alone: what was written is true when Slurm shows it.
+The thread sleeps until the next look is due, an action comes in, or a run's notice is over. Facts come from listings
+alone: what was written is true when Slurm shows it. Between two listings of everything it glances at what runs, and
+asks in full only about jobs for which that has changed.
 """
 
 from __future__ import annotations
@@ -9,93 +10,85 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mirab.backends.slurm import commands
-from mirab.backends.slurm.commands import Command
-from mirab.backends.slurm.contracts import Contract
-from mirab.backends.slurm.listings import ListingError, jobs, nodes
-from mirab.backends.slurm.records import SlurmJob
+from mirab.backends.slurm.errands import Errands
+from mirab.backends.slurm.listings import ListingError, bookings, jobs, nodes
+from mirab.backends.slurm.records import Booking, SlurmJob, SlurmNode
 from mirab.backends.slurm.runner import ReadOnlyRunner, Runner, SlurmCommandError
-from mirab.backends.slurm.tracker import Tracker
-from mirab.model.events import ActionRefused, Event, Outcome
-from mirab.model.plans import Action, CallHuman, Cancel, Drain, Preempt, Resume, Start
+from mirab.backends.slurm.tracker import Known, Rules, Tracker
+from mirab.model.events import Event
+from mirab.model.plans import Action
 from mirab.model.resources import Cluster
-from mirab.model.units import SECOND, AccountPath, Instant, RunId, WorkloadId
+from mirab.model.units import SECOND, Instant, NodeName, RunId, WorkloadId
 
 INTERVAL_S = 5.0
-"""Between two listings when nothing is expected to change."""
-HASTE_S = 1.0
-"""Between two listings while something that mirab has just told Slurm is not seen yet."""
+"""Between two listings of everything."""
+GLANCE_S = 1.0
+"""Between two glances at what runs."""
+MOST_ASKED = 200
+"""Of so many jobs at once it is asked by their ids; of more by another listing of everything."""
 
 log = logging.getLogger("mirab.slurm")
 
 
 @dataclass(frozen=True, slots=True)
-class Governing:
-    """Which jobs are mirab's, and what they are to it.
+class Pace:
+    """Seconds between two listings, and between two glances."""
 
-    Attributes:
-        governs: whether mirab decides about a job, or leaves it to Slurm.
-        contract: what a job asks for beyond its size.
-        account: the path of the job's account in the tree of budgets.
-    """
-
-    governs: Callable[[SlurmJob], bool]
-    contract: Callable[[SlurmJob], Contract]
-    account: Callable[[SlurmJob], AccountPath]
-
-
-@dataclass(order=True, slots=True)
-class _Step:
-    """The second step of a stop: when the notice is over."""
-
-    at: Instant
-    run_id: RunId
-    commands: tuple[Command, ...] = field(compare=False, default=())
+    interval: float = INTERVAL_S
+    glance: float = GLANCE_S
 
 
 class SlurmBackend:
     """Implements `control.ports.Backend` on Slurm's own tools. Safe to call from any thread.
 
     Args:
+        known: what the state believes at this start.
         wake: called from the backend's thread when there are facts to observe.
-        hold_new: hold governed jobs that nobody holds as soon as they are seen (where no plugin does it at submission).
+        repair: a command that is told the name of a node that is empty and sick; none = a person looks.
     """
 
     def __init__(
         self,
         runner: Runner,
         cluster: Cluster,
-        governing: Governing,
+        rules: Rules,
         clock: Callable[[], Instant],
         wake: Callable[[], None] = lambda: None,
         *,
-        interval_s: float = INTERVAL_S,
-        hold_new: bool = True,
+        known: Known | None = None,
+        pace: Pace | None = None,
+        repair: Sequence[str] = (),
     ) -> None:
-        self.runner, self.governing = runner, governing
-        self.tracker = Tracker(cluster, governing.governs, governing.contract, governing.account)
+        self.runner = runner
+        self.tracker = Tracker(cluster, rules, known)
+        self.errands = Errands(runner, self.tracker, clock, self._tell, tuple(repair))
         self.trouble = ""
+        self.looks = 0
         self._clock, self._wake = clock, wake
-        self._interval_s, self._hold_new = interval_s, hold_new
-        self._lock = threading.Lock()
-        self._bell = threading.Condition(self._lock)
+        self._pace = pace or Pace()
+        self._observing = isinstance(runner, ReadOnlyRunner)
+        self._books = True
+        self._bell = threading.Condition()
         self._facts: list[Event] = []
         self._actions: list[Action] = []
-        self._steps: list[_Step] = []
-        self._told: dict[RunId, None] = {}
+        self._said: list[Event] = []
         self._closed = False
-        self._list_at = 0.0
+        self._list_at = self._glance_at = 0.0
+        self._glanced = ""
+        self._jobs: dict[str, SlurmJob] = {}
+        self._nodes: list[SlurmNode] = []
         self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
 
     # --- what the loop asks -------------------------------------------------------------------------------------------
     def observe(self) -> list[Event]:
         now = self._clock()
-        with self._lock:
+        with self._bell:
             facts, self._facts = self._facts, []
         return [fact if fact.at <= now else replace(fact, at=now) for fact in facts]
 
@@ -105,9 +98,16 @@ class SlurmBackend:
             self._actions.append(action)
             self._bell.notify()
 
-    def adopt(self, runs: Mapping[RunId, WorkloadId], waiting: Iterable[WorkloadId]) -> None:
-        """Once, before the first cycle: what the state believes in; then look, so that the first cycle knows."""
-        self.tracker.remember({workload: run for run, workload in runs.items()}, waiting)
+    def heard(self, facts: Iterable[Event]) -> None:
+        """Facts that have been recorded: what people told mirab has to be true of Slurm too."""
+        told = [fact for fact in facts if Errands.concerns(fact)]
+        if told and not self._observing:
+            with self._bell:
+                self._said += told
+                self._bell.notify()
+
+    def adopt(self, expected: Mapping[RunId, Any], started: Iterable[RunId] = ()) -> None:
+        """Once, before the first cycle: look, so that the first decision knows what there is."""
         self._look()
         self._thread.start()
 
@@ -116,140 +116,124 @@ class SlurmBackend:
         return None
 
     def close(self) -> None:
-        """Stop listing. The jobs go on, and are found again."""
+        """Stop looking. The jobs go on, and are found again."""
         with self._bell:
             self._closed = True
             self._bell.notify()
         if self._thread.is_alive():
             self._thread.join(60)
 
-    def state_dir(self, workload_id: WorkloadId) -> Path:
-        """Slurm's jobs keep what they save where they like."""
-        return Path("/nonexistent") / workload_id
+    def utilization(self) -> Mapping[RunId, float]:
+        """Slurm measures nothing of the kind."""
+        return {}
 
     def output_path(self, workload_id: WorkloadId, attempt: int | None = None, stream: str = "out") -> Path | None:
         """Slurm writes the output where the job says; mirab does not serve it."""
+        return None
+
+    def run_dir(self, workload_id: WorkloadId, attempt: int | None = None) -> Path | None:
+        """Slurm's jobs have no folder of mirab's."""
         return None
 
     # --- the thread ---------------------------------------------------------------------------------------------------
     def _run(self) -> None:
         while True:
             with self._bell:
-                while not self._closed and not self._actions and (pause := self._pause()) > 0:
+                while not (self._closed or self._actions or self._said) and (pause := self._pause()) > 0:
                     self._bell.wait(pause)
                 if self._closed:
                     return
                 actions, self._actions = self._actions, []
-            self._write(actions)
-            if time.monotonic() >= self._list_at:
-                self._look()
+                said, self._said = self._said, []
+            try:
+                self._turn(actions, said)
+            except Exception:
+                log.exception("the Slurm thread failed; it looks again")
+                self._list_at = time.monotonic() + self._pace.interval
+
+    def _turn(self, actions: Sequence[Action], said: Sequence[Event]) -> None:
+        if not self._observing:
+            self.errands.hear(said)
+            self.errands.do(actions)
+        if time.monotonic() >= self._list_at:
+            self._look()
+        elif time.monotonic() >= self._glance_at:
+            self._glance()
 
     def _pause(self) -> float:
         """Seconds until there is something to do."""
-        pause = self._list_at - time.monotonic()
-        if self._steps:
-            pause = min(pause, (self._steps[0].at - self._clock()) / SECOND)
-        return pause
+        pause = min(self._list_at, self._glance_at) - time.monotonic()
+        due = None if self._observing else self.errands.next_due()
+        return pause if due is None else min(pause, (due - self._clock()) / SECOND)
 
     def _look(self) -> None:
-        """One listing, and what it changes."""
+        """One listing of everything, and what it changes."""
+        self.looks += 1
         try:
-            told_jobs = jobs(self.runner.read(commands.LIST_JOBS))
-            told_nodes = nodes(self.runner.read(commands.LIST_NODES))
+            listed = jobs(self.runner.read(commands.LIST_JOBS))
+            self._nodes = nodes(self.runner.read(commands.LIST_NODES))
         except (SlurmCommandError, ListingError) as error:
             self._troubled(str(error))
         else:
             self._troubled("")
-            self._hold(told_jobs)
-            self._tell(self.tracker.take_in(told_jobs, told_nodes, self._clock()))
-        hasty = bool(self.tracker.expected) or bool(self._told)
-        self._list_at = time.monotonic() + (min(HASTE_S, self._interval_s) if hasty else self._interval_s)
+            self._jobs = {job.id: job for job in listed}
+            self._take_in()
+        self._list_at = time.monotonic() + self._pace.interval
+        self._glance_at = time.monotonic() + self._pace.glance
+
+    def _glance(self) -> None:
+        """Only what runs, in a few words a job; then those that this says something new of."""
+        self._glance_at = time.monotonic() + self._pace.glance
+        try:
+            shown = self.runner.read(commands.GLANCE)
+            before, now = set(self._glanced.splitlines()), set(shown.splitlines())
+            changed = sorted({line.partition(" ")[0] for line in before ^ now})
+            self._glanced = shown
+            if not changed:
+                return
+            if len(changed) > MOST_ASKED:
+                self._look()
+                return
+            self._jobs |= {job.id: job for job in jobs(self.runner.read(commands.list_some(changed)))}
+        except (SlurmCommandError, ListingError):
+            self._list_at = 0.0
+        else:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """What the listing says, as facts; and what has to be written because of it."""
+        listed = list(self._jobs.values())
+        now = self._clock()
+        facts = self.tracker.take_in(listed, self._nodes, now, self._booked(listed))
+        self._tell(facts)
+        if not self._observing:
+            self.errands.tidy(listed)
+
+    def _booked(self, listed: Sequence[SlurmJob]) -> list[Booking]:
+        """What the accounting knows of runs whose end the listing does not show."""
+        wanted = self.tracker.to_look_up(listed) if self._books else []
+        if not wanted:
+            return []
+        try:
+            return bookings(self.runner.read(commands.look_up(wanted)))
+        except SlurmCommandError as error:
+            self._books = "disabled" not in str(error)
+            if self._books:
+                log.warning("%s; ends are told as they are seen", error)
+            return []
 
     def _troubled(self, what: str) -> None:
         if what and what != self.trouble:
             log.warning("%s; what runs goes on, and mirab asks again", what)
         self.trouble = what
 
-    def _tell(self, facts: list[Event]) -> None:
+    def _tell(self, facts: Sequence[Event]) -> None:
         if facts:
-            with self._lock:
+            with self._bell:
                 self._facts += facts
             self._wake()
 
-    def _hold(self, listed: list[SlurmJob]) -> None:
-        """Governed jobs that wait and that nobody holds: Slurm would start them by itself."""
-        if not self._hold_new or isinstance(self.runner, ReadOnlyRunner):
-            return
-        loose = [
-            job.id
-            for job in listed
-            if job.waits
-            and not job.held_by
-            and self.governing.governs(job)
-            and WorkloadId(job.id) not in self.tracker.expected
-        ]
-        self.runner.write([commands.hold(job) for job in loose])
-
-    # --- actions ------------------------------------------------------------------------------------------------------
-    def _write(self, actions: list[Action]) -> None:
-        for action in actions:
-            match action:
-                case Start():
-                    self._start(action)
-                case Preempt():
-                    self._stop(action, Outcome.PREEMPTED, back=self._resumes(action.run_id))
-                case Cancel():
-                    self._stop(action, Outcome.REQUEUED if action.requeue else Outcome.CANCELLED, back=action.requeue)
-                case Drain():
-                    self.runner.write([commands.drain(action.node, action.cause)])
-                case Resume():
-                    self.runner.write([commands.resume(action.node)])
-                case CallHuman():
-                    log.error("node %s, run %s: %s: a person has to look", action.node, action.run_id, action.why)
-                case _:
-                    pass
-        self._take_steps()
-
-    def _start(self, action: Start) -> None:
-        job = self.tracker.job(action.workload_id)
-        if job is not None and job.has_nodes:
-            return
-        self.tracker.released(action.workload_id, action.run_id)
-        where = self.tracker.places.names(action.allocation)
-        wrong = next(filter(None, self.runner.write(commands.start(action.workload_id, where))), "")
-        self._list_at = 0.0
-        if wrong:
-            self.tracker.unreleased(action.workload_id)
-            self._tell([ActionRefused(self._clock(), action.run_id, "start", wrong)])
-
-    def _resumes(self, run_id: RunId) -> bool:
-        job = self.tracker.job(workload_of(run_id))
-        return job is not None and job.requeue and self.governing.contract(job).resume
-
-    def _stop(self, action: Preempt | Cancel, outcome: Outcome, back: bool) -> None:
-        """Notice now; the stop itself when the notice is over."""
-        if action.run_id in self._told:
-            return
-        workload_id = workload_of(action.run_id)
-        job = self.tracker.job(workload_id)
-        self._told[action.run_id] = None
-        self.tracker.asked(workload_id, outcome)
-        signal = self.governing.contract(job).signal if job is not None else "TERM"
-        wrong = next(filter(None, self.runner.write(commands.notice(workload_id, signal))), "")
-        if wrong and job is None:
-            self._tell([ActionRefused(self._clock(), action.run_id, "preempt", wrong)])
-            return
-        final = commands.requeue(workload_id) if back else commands.cancel(workload_id)
-        heappush(self._steps, _Step(self._clock() + action.grace, action.run_id, (final,)))
-
-    def _take_steps(self) -> None:
-        while self._steps and self._steps[0].at <= self._clock():
-            step = heappop(self._steps)
-            self._told.pop(step.run_id, None)
-            self._list_at = 0.0
-            for wrong in filter(None, self.runner.write(step.commands)):
-                self._tell([ActionRefused(self._clock(), step.run_id, "preempt", wrong)])
-
-
-def workload_of(run_id: RunId) -> WorkloadId:
-    return WorkloadId(run_id.rpartition(".")[0])
+    # --- for people ---------------------------------------------------------------------------------------------------
+    def node(self, name: NodeName) -> SlurmNode | None:
+        """As it was listed last."""
+        return self.tracker.nodes.listed.get(name)

@@ -64,6 +64,18 @@ def contract_of(job: SlurmJob, partitions: Mapping[str, Contract]) -> Contract:
     return contract
 
 
+def contract_from(told: Mapping[str, str]) -> Contract:
+    """The contract of a partition, from the words of the settings; what they do not say is as for large jobs.
+
+    Raises:
+        ValueError: a word or a value that is not known.
+    """
+    contract = LARGE
+    for name, value in told.items():
+        contract = _with(contract, f"{name}={value}")
+    return contract
+
+
 def _with(contract: Contract, part: str) -> Contract:
     name, equals, value = part.partition("=")
     name = name.strip().lower().replace("-", "_")

@@ -21,12 +21,27 @@ from mirab.backends.slurm.amounts import (
     tres,
     words,
 )
-from mirab.backends.slurm.records import FLAGS_OF_JOBS, WAITS, SlurmJob, SlurmNode
+from mirab.backends.slurm.records import (
+    FLAGS_OF_JOBS,
+    HELD_MARK,
+    PLACED_MARK,
+    USER_HOLD_MARK,
+    WAITS,
+    Booking,
+    SlurmJob,
+    SlurmNode,
+)
 from mirab.model.nodelists import expand, numbers_of
 from mirab.model.units import NodeName
 
 MOST_TASKS = 10_000
 _HELD_BY = {"JobHeldUser": "user", "JobHeldAdmin": "admin"}
+_SPECIAL = {
+    "resv_name": "a reservation",
+    "features": "features of nodes",
+    "excluded_nodes": "nodes to leave out",
+    "licenses": "licences",
+}
 _TASK_LIMIT = re.compile(r"%(\d+)$")
 
 
@@ -110,12 +125,14 @@ def _job(raw: dict[str, Json]) -> SlurmJob:
         dependency=text(raw.get("dependency")),
         comment=text(raw.get("comment")),
         restarts=count(raw.get("restart_cnt")),
-        requeue=bool(raw.get("requeue", True)),
+        requeue=bool(raw.get("requeue", True)) and bool(raw.get("batch_flag", True)),
         exit_code=exit_code,
         signal=signal,
         array_job=array_job,
         array_task=array_task,
         array_limit=int(limited[1]) if limited else count(raw.get("array_max_tasks")),
+        special=_special(raw),
+        placed=_placed(raw),
     )
 
 
@@ -127,12 +144,32 @@ def _state(value: Json) -> tuple[str, tuple[str, ...]]:
 
 
 def _held_by(raw: dict[str, Json], state: str) -> str:
-    """A hold is a priority of 0; the reason says whose."""
+    """A hold is a priority of 0; the reason says whose, unless a mark says more."""
     if state not in WAITS:
         return ""
     told = _HELD_BY.get(text(raw.get("state_reason")), "")
-    held = raw.get("hold") is True or number(raw.get("priority")) == 0
-    return told or ("admin" if held else "")
+    if not told and raw.get("hold") is not True and number(raw.get("priority")) != 0:
+        return ""
+    if USER_HOLD_MARK in text(raw.get("comment")).split():
+        return "user"
+    return "mirab" if HELD_MARK in text(raw.get("admin_comment")).split() else told or "admin"
+
+
+def _placed(raw: dict[str, Json]) -> bool:
+    return PLACED_MARK in text(raw.get("admin_comment")).split()
+
+
+def _special(raw: dict[str, Json]) -> str:
+    """What only Slurm's own scheduler understands."""
+    for key, means in _SPECIAL.items():
+        value = raw.get(key)
+        if text(value) if not isinstance(value, dict) else number(value):
+            return means
+    if _names(raw.get("required_nodes")) and not _placed(raw):
+        return "nodes of its user's choice"
+    if raw.get("contiguous") is True:
+        return "neighbouring nodes"
+    return "parts of several kinds" if count(raw.get("het_job_id")) else ""
 
 
 def _exit(value: Json) -> tuple[int, int]:
@@ -206,3 +243,23 @@ def _reason(value: Json) -> str:
 def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
     """n2 before n10."""
     return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name))
+
+
+# --- what the accounting knows ----------------------------------------------------------------------------------------
+def bookings(listing: str) -> list[Booking]:
+    """The attempts in ``sacct --duplicates`` as `commands.LOOK_UP` asks for them, in the order of their starts."""
+    found = [booking for line in listing.splitlines() if (booking := _booking(line.split("|"))) is not None]
+    return sorted(found, key=lambda booking: (booking.job, booking.started_at))
+
+
+def _booking(fields: list[str]) -> Booking | None:
+    if len(fields) < 5:
+        return None
+    job, state, code, began, ended = fields[:5]
+    status, _, signal = code.partition(":")
+    started = instant(began)
+    if started is None:
+        return None
+    return Booking(
+        job, (state.split() or ["UNKNOWN"])[0].upper(), started, instant(ended), count(status), count(signal)
+    )

@@ -8,6 +8,12 @@ from mirab.model.units import Duration, Instant, NodeName
 
 WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 RUNS = frozenset({"RUNNING", "CONFIGURING", "COMPLETING", "SIGNALING", "STAGE_OUT", "RESIZING"})
+HELD_MARK = "mirab:held"
+"""In the administrators' comment of a job: its hold is mirab's own, not an operator's."""
+PLACED_MARK = "mirab:placed"
+"""Likewise: the nodes that it insists on are those that mirab gave it, not its user's choice."""
+USER_HOLD_MARK = "mirab-hold"
+"""In a job's comment: its user holds it, though Slurm shows only that it is held (`job_submit.lua` writes it)."""
 STANDS_STILL = frozenset({"SUSPENDED", "STOPPED"})
 ENDED = frozenset(
     {
@@ -28,7 +34,8 @@ class SlurmJob:
     Attributes:
         state: the base state; a word that this version of mirab does not know is kept as it is, and `known` is False.
         flags: further words of the state.
-        reason: why it waits, in Slurm's word; `held_by`: ``user``, ``admin`` or "".
+        reason: why it waits, in Slurm's word.
+        held_by: ``user``, ``admin``, ``mirab`` (by its mark in the administrators' comment), or "".
         gpus_per_node, cpus_per_node, memory_mib_per_node: what it asks for on each node, rounded up.
         gpu_type: the type it asks for; "" = any.
         node_names: where it runs or ran last.
@@ -37,6 +44,9 @@ class SlurmJob:
         restarts: how often it was requeued, so its present attempt is one more.
         signal: number of the signal that ended it; 0 = none.
         array_limit: how many tasks of its array may run at once; 0 = no limit.
+        special: what it asks for that mirab does not understand, such as ``a reservation``; "" = nothing.
+        placed: the nodes that it insists on were mirab's choice.
+        requeue: it may be stopped and begun again: a batch job that does not forbid it.
     """
 
     id: str
@@ -71,6 +81,8 @@ class SlurmJob:
     array_job: int | None = None
     array_task: int | None = None
     array_limit: int = 0
+    special: str = ""
+    placed: bool = False
 
     @property
     def known(self) -> bool:
@@ -125,3 +137,15 @@ class SlurmNode:
         return bool({"DRAIN", "FAIL", "MAINT", "REBOOT_REQUESTED", "REBOOT_ISSUED"} & {*self.flags, self.state}) or (
             self.state in ("DRAINED", "DRAINING", "FAILING")
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """One attempt of a job in Slurm's accounting. `ended_at` None = it runs."""
+
+    job: str
+    state: str
+    started_at: Instant
+    ended_at: Instant | None
+    exit_code: int = 0
+    signal: int = 0

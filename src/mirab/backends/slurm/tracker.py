@@ -2,316 +2,328 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mirab.backends.slurm.contracts import Contract
-from mirab.backends.slurm.places import Places, grown
-from mirab.backends.slurm.records import STANDS_STILL, SlurmJob, SlurmNode
+from mirab.backends.slurm.health import Nodes
+from mirab.backends.slurm.records import STANDS_STILL, Booking, SlurmJob, SlurmNode
+from mirab.backends.slurm.seen import (
+    ON_NOTICE,
+    OUTCOMES,
+    Seen,
+    end_of,
+    exit_code,
+    job_of,
+    unseen,
+    workload_for,
+    workload_of,
+)
 from mirab.model import events as facts
-from mirab.model.events import Event, Outcome
-from mirab.model.resources import Cluster, Shape
-from mirab.model.units import FOREVER, MINUTE, AccountPath, Instant, NodeName, RunId, UserName, WorkloadId
-from mirab.model.workloads import Workload
+from mirab.model.events import Event, Outcome, goes_back
+from mirab.model.resources import Cluster
+from mirab.model.units import FOREVER, MINUTE, SECOND, AccountPath, Duration, Instant, NodeName, RunId, WorkloadId
 
 LEFT_TO_SLURM = "left to Slurm"
 HELD_BY_USER = "held by its user"
-DEPENDENCY = "dependency"
-BEGINS_LATER = "begins later"
-ARRAY_LIMIT = "array task limit"
+HELD_BY_ADMIN = "held by an administrator of Slurm"
+DEPENDENCY = "it waits for another job (dependency)"
+BEGINS_LATER = "its begin time has not come"
+ARRAY_LIMIT = "its array runs as many tasks at once as it may"
+RETURNING = "it is being requeued"
 REQUEUE_DELAY = 3 * MINUTE
 """Slurm lets a requeued job begin two minutes later; mirab sets its begin when it starts it."""
-
-_OUTCOMES = {
-    "COMPLETED": Outcome.COMPLETED,
-    "FAILED": Outcome.FAILED,
-    "OUT_OF_MEMORY": Outcome.FAILED,
-    "LAUNCH_FAILED": Outcome.FAILED,
-    "CANCELLED": Outcome.CANCELLED,
-    "REVOKED": Outcome.CANCELLED,
-    "TIMEOUT": Outcome.TIMEOUT,
-    "DEADLINE": Outcome.TIMEOUT,
-    "PREEMPTED": Outcome.PREEMPTED,
-    "NODE_FAIL": Outcome.NODE_FAIL,
-    "BOOT_FAIL": Outcome.NODE_FAIL,
-}
+RETURN_PATIENCE: Duration = MINUTE
+"""How long a job that went on its notice may take to be seen waiting again."""
 
 
-@dataclass(slots=True)
-class Seen:
-    """What is known of a job that has not ended.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the state believes when mirab starts again.
 
     Attributes:
-        run: its present run, if it has one; `restarts`: of the job when that run began.
-        attempt: number of its last run.
-        held: why we told the scheduler that it may not start; "" = it may.
-        asked: the outcome that mirab asked for when it told the run to stop.
-        suspended: the scheduler knows that it stands still.
+        runs: of each that has begun, when; expected: those that have not.
+        waiting: workloads with no run, and why they are held ("" = they are not).
+        health: nodes that are not up.
+        at: the instant of the last record.
     """
 
-    job: SlurmJob
-    attempt: int = 0
-    run: RunId | None = None
-    restarts: int = 0
-    held: str = ""
-    asked: Outcome | None = None
-    suspended: bool = False
+    runs: Mapping[RunId, Instant] = field(default_factory=dict)
+    expected: Iterable[RunId] = ()
+    waiting: Mapping[WorkloadId, str] = field(default_factory=dict)
+    health: Mapping[NodeName, str] = field(default_factory=dict)
+    at: Instant = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which jobs are mirab's, and what they are to it.
+
+    Attributes:
+        minimum: the minimum in force of a run that Slurm started by itself.
+        left: why a job is left to Slurm; "" = mirab decides about it.
+        contract: what a job asks for beyond its size.
+        account: the path of the job's account in the tree of budgets.
+        taken: whether a workload of this id has been seen before, perhaps long ago.
+    """
+
+    left: Callable[[SlurmJob], str]
+    contract: Callable[[SlurmJob], Contract]
+    account: Callable[[SlurmJob], AccountPath]
+    minimum: Callable[[SlurmJob], Duration]
+    taken: Callable[[WorkloadId], bool] = lambda _: False
 
 
 class Tracker:
-    """Keeps what the last listing said, and tells what the next one changes.
+    """Keeps what the last listing said, and tells what the next one changes. Jobs go by Slurm's ids."""
 
-    Attributes:
-        expected: runs that mirab has released and that have not been seen running.
-    """
+    def __init__(self, cluster: Cluster, rules: Rules, known: Known | None = None) -> None:
+        known = known or Known()
+        self.nodes = Nodes(cluster, known.health)
+        self.rules = rules
+        self.seen: dict[str, Seen] = {}
+        self.looked_at = known.at
+        for run_id, began in known.runs.items():
+            seen = self._know(workload_of(run_id))
+            seen.run, seen.attempt, seen.begun = run_id, int(run_id.rpartition(".")[2]), began
+        for run_id in known.expected:
+            self._know(workload_of(run_id))
+            self.released(workload_of(run_id), run_id, known.at)
+        for workload_id, held in known.waiting.items():
+            self._know(workload_id).held = held
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        governs: Callable[[SlurmJob], bool],
-        contract: Callable[[SlurmJob], Contract],
-        account: Callable[[SlurmJob], AccountPath],
-    ) -> None:
-        self.places = Places(cluster)
-        self._governs = governs
-        self._contract = contract
-        self._account = account
-        self._seen: dict[WorkloadId, Seen] = {}
-        self._health: dict[NodeName, str] = {}
-        self.expected: dict[WorkloadId, RunId] = {}
+    def _know(self, workload_id: WorkloadId) -> Seen:
+        job_id = job_of(workload_id)
+        return self.seen.setdefault(job_id, Seen(unseen(job_id), workload_id))
 
     # --- what mirab does ----------------------------------------------------------------------------------------------
-    def released(self, workload_id: WorkloadId, run_id: RunId) -> None:
-        """The job has been, or is about to be, let go to its nodes as this run."""
-        self.expected[workload_id] = run_id
+    def find(self, workload_id: WorkloadId) -> Seen | None:
+        seen = self.seen.get(job_of(workload_id))
+        return seen if seen is not None and seen.workload_id == workload_id else None
+
+    def released(self, workload_id: WorkloadId, run_id: RunId, now: Instant) -> None:
+        """The job is about to be let go to its nodes as this run."""
+        seen = self.find(workload_id)
+        if seen is not None:
+            seen.expected, seen.since = run_id, now
 
     def unreleased(self, workload_id: WorkloadId) -> None:
-        self.expected.pop(workload_id, None)
-
-    def asked(self, workload_id: WorkloadId, outcome: Outcome) -> None:
-        """Its run has been told to stop; this is what its end will be called."""
-        seen = self._seen.get(workload_id)
+        seen = self.find(workload_id)
         if seen is not None:
-            seen.asked = outcome
+            seen.expected = None
 
-    def remember(self, runs: Mapping[WorkloadId, RunId], waiting: Iterable[WorkloadId]) -> None:
-        """After a restart: what the state believes to run and to wait."""
-        for workload_id, run_id in runs.items():
-            attempt = int(run_id.rpartition(".")[2])
-            self._seen[workload_id] = Seen(_unseen(workload_id), attempt, run_id)
-        for workload_id in waiting:
-            self._seen[workload_id] = Seen(_unseen(workload_id))
+    def asked(self, workload_id: WorkloadId, outcome: Outcome, back: bool) -> None:
+        """Its run has been told to stop; this is what its end will be called."""
+        seen = self.find(workload_id)
+        if seen is not None:
+            seen.asked, seen.back = outcome, back
 
-    def job(self, workload_id: WorkloadId) -> SlurmJob | None:
-        seen = self._seen.get(workload_id)
-        return None if seen is None else seen.job
+    def stopped(self, workload_id: WorkloadId, now: Instant) -> None:
+        """Its notice is over, and it has been stopped."""
+        seen = self.find(workload_id)
+        if seen is not None and seen.run is not None:
+            seen.stopped_at = now
+
+    def expected(self) -> list[Seen]:
+        return [seen for seen in self.seen.values() if seen.expected is not None]
+
+    def returning(self) -> list[Seen]:
+        """Jobs that went on their notice: they are to be requeued."""
+        return [seen for seen in self.seen.values() if seen.returning is not None and seen.job.ended]
+
+    def to_look_up(self, jobs: Iterable[SlurmJob]) -> list[str]:
+        """Jobs of whose run the listing does not tell the end: the accounting may."""
+        listed = {job.id: job for job in jobs}
+        return [
+            job_id
+            for job_id, seen in self.seen.items()
+            if seen.run is not None
+            and seen.is_over(job := listed.get(job_id))
+            and (job is None or not job.ended)
+        ]  # fmt: skip
 
     # --- what Slurm says ----------------------------------------------------------------------------------------------
-    def take_in(self, jobs: Sequence[SlurmJob], nodes: Sequence[SlurmNode], now: Instant) -> list[Event]:
-        """What the listing tells that was not known, in order of time; ends before starts."""
-        told = self._nodes(nodes, now)
-        listed = {
-            WorkloadId(job.id): job for job in sorted(jobs, key=lambda job: (job.submitted_at, job.job_id, job.id))
-        }
-        for workload_id, job in listed.items():
-            told += self._submissions(workload_id, job, now)
-        ends = [end for workload_id in list(self._seen) for end in self._end(workload_id, listed, now)]
+    def take_in(
+        self, jobs: Sequence[SlurmJob], nodes: Sequence[SlurmNode], now: Instant, bookings: Sequence[Booking] = ()
+    ) -> list[Event]:
+        """What the listing tells that was not known; submissions, then ends, starts and what may start."""
+        told = self.nodes.take_in(nodes, now)
+        listed = {job.id: job for job in sorted(jobs, key=lambda job: (job.submitted_at, job.job_id, job.id))}
+        for job_id, job in listed.items():
+            told += self._submission(job_id, job, now)
+        ends = [end for job_id in list(self.seen) for end in self._end(job_id, listed.get(job_id), now, bookings)]
         told += sorted(ends, key=lambda fact: fact.at)
-        starts = [start for workload_id, job in listed.items() for start in self._begin(workload_id, job, now)]
+        starts = [start for job_id, job in listed.items() for start in self._begin(job_id, job, now)]
         told += sorted(starts, key=lambda fact: fact.at)
-        running = _running_of_arrays(self._seen.values())
-        for workload_id, job in listed.items():
-            told += self._holding(workload_id, job, running, now)
+        room = self._room_in_arrays()
+        for job_id, job in listed.items():
+            told += self._holding(job_id, job, room, now)
+        self.looked_at = now
         return told
 
-    # --- nodes
-    def _nodes(self, nodes: Sequence[SlurmNode], now: Instant) -> list[Event]:
-        told: list[Event] = []
-        cluster = grown(self.places.cluster, nodes)
-        if cluster is not self.places.cluster:
-            self.places = Places(cluster)
-            told.append(facts.ClusterChanged(now, cluster))
-        listed = {node.name for node in nodes}
-        gone = [NodeName(name) for pool in cluster.pools for name in pool.nodes if name not in listed]
-        for node in nodes:
-            told += self._node(node.name, _health(node), node.reason, now)
-        for name in gone:
-            told += self._node(name, "down", "no longer in Slurm's configuration", now)
-        return told
+    def _submission(self, job_id: str, job: SlurmJob, now: Instant) -> Iterator[Event]:
+        if job_id in self.seen or not job.known or (job.ended and job.submitted_at <= self.looked_at - SECOND):
+            return
+        workload_id = self._fresh(job_id)
+        seen = self.seen[job_id] = Seen(job, workload_id)
+        workload = workload_for(job, workload_id, self.rules.account(job), self.rules.contract(job))
+        yield facts.WorkloadSubmitted(min(job.submitted_at, now), workload)
+        seen.held = "" if job.ended else self._why_not(job, None, now)
+        if seen.held:
+            yield facts.WorkloadHeld(now, workload_id, seen.held)
 
-    def _node(self, name: NodeName, health: str, cause: str, now: Instant) -> list[Event]:
-        before = self._health.get(name, "up")
-        self._health[name] = health
-        if health == before:
-            return []
-        if health == "up":
-            return [facts.NodeUp(now, name)]
-        if health == "degraded":
-            back: list[Event] = [facts.NodeUp(now, name)] if before == "down" else []
-            return [*back, facts.NodeDegraded(now, name, cause)]
-        return [facts.NodeDown(now, name, cause)]
+    def _fresh(self, job_id: str) -> WorkloadId:
+        """Slurm's id; a job that comes again after its end is told apart from what it was."""
+        found, again = WorkloadId(job_id), 0
+        while self.rules.taken(found):
+            again += 1
+            found = WorkloadId(f"{job_id}r{again}")
+        return found
 
-    # --- jobs
-    def _submissions(self, workload_id: WorkloadId, job: SlurmJob, now: Instant) -> list[Event]:
-        seen = self._seen.get(workload_id)
-        if seen is not None:
-            return []
-        if job.ended or not job.known:
-            return []
-        self._seen[workload_id] = Seen(job)
-        submitted = facts.WorkloadSubmitted(min(job.submitted_at, now), self._workload(job))
-        held = self._why_not(job, {}, now)
-        if not held:
-            return [submitted]
-        self._seen[workload_id].held = held
-        return [submitted, facts.WorkloadHeld(now, workload_id, held)]
+    # --- ends
+    def _end(
+        self, job_id: str, job: SlurmJob | None, now: Instant, bookings: Sequence[Booking]
+    ) -> Iterator[Event]:  # fmt: skip
+        seen = self.seen[job_id]
+        if seen.run is not None and seen.is_over(job):
+            yield from self._run_ends(seen, job, now, bookings)
+        elif seen.run is None and (job is None or job.ended) and seen.returning is None:
+            yield from self._never_seen_running(seen, job, now)
+            del self.seen[job_id]
+        elif seen.returning is not None:
+            yield from self._returns(job_id, seen, job, now)
 
-    def _workload(self, job: SlurmJob) -> Workload:
-        contract = self._contract(job)
-        shape = Shape(
-            job.nodes,
-            job.gpus_per_node,
-            job.cpus_per_node,
-            job.memory_mib_per_node,
-            (job.gpu_type,) if job.gpu_type else (),
-            contract.min_runtime,
-            job.time_limit,
-            contract.grace,
-        )
-        return Workload(
-            WorkloadId(job.id),
-            job.submitted_at,
-            self._account(job),
-            UserName(job.user),
-            shape,
-            label=contract.label,
-            checkpoint=contract.checkpoint,
-            restart=contract.restart,
-            resume=contract.resume and job.requeue,
-        )
+    def _run_ends(
+        self, seen: Seen, job: SlurmJob | None, now: Instant, bookings: Sequence[Booking]
+    ) -> Iterator[Event]:  # fmt: skip
+        ended = self._run_ended(seen, job, now, seen.booked(bookings))
+        back = seen.asked is not None and seen.back and ended.outcome is seen.asked
+        yield ended
+        seen.run, seen.asked, seen.back, seen.suspended, seen.stopped_at = None, None, False, False, None
+        if job is not None and not job.ended:
+            return
+        if job is not None and back:
+            seen.job, seen.returning, seen.held = job, now, RETURNING
+            yield facts.WorkloadHeld(now, seen.workload_id, RETURNING)
+        else:
+            if goes_back(ended.outcome, True):
+                yield facts.WorkloadCancelled(ended.at, seen.workload_id)
+            del self.seen[seen.job.id]
 
-    def _end(self, workload_id: WorkloadId, listed: Mapping[WorkloadId, SlurmJob], now: Instant) -> list[Event]:
-        """The end of a run, or of a job that waited."""
-        seen = self._seen[workload_id]
-        job = listed.get(workload_id)
-        told: list[Event] = []
-        if seen.run is not None and (job is None or not job.has_nodes or job.restarts > seen.restarts):
-            told.append(self._run_ended(seen, job, now))
-            seen.run, seen.asked, seen.suspended = None, None, False
-        if job is None or job.ended:
-            if not told and workload_id not in self.expected:
-                told.append(facts.WorkloadCancelled(_at(job, now), workload_id))
-            elif workload_id in self.expected:
-                told += self._came_and_went(workload_id, job, now)
-            del self._seen[workload_id]
-        return told
-
-    def _came_and_went(self, workload_id: WorkloadId, job: SlurmJob | None, now: Instant) -> list[Event]:
-        """It was released, and ran and ended between two looks; or it was cancelled before it could run."""
-        run_id = self.expected.pop(workload_id)
-        if job is None or job.started_at is None or not job.node_names:
-            ended = facts.RunEnded(_at(job, now), run_id, Outcome.CANCELLED)
-            return [facts.WorkloadCancelled(_at(job, now), workload_id), ended]
-        outcome = _OUTCOMES.get(job.state, Outcome.COMPLETED)
-        started = facts.RunStarted(job.started_at, run_id)
-        return [started, facts.RunEnded(_at(job, now), run_id, outcome, exit_code=_code(job))]
-
-    def _run_ended(self, seen: Seen, job: SlurmJob | None, now: Instant) -> Event:
+    def _run_ended(
+        self, seen: Seen, job: SlurmJob | None, now: Instant, booked: Booking | None
+    ) -> facts.RunEnded:  # fmt: skip
         assert seen.run is not None
+        if job is not None and job.ended:
+            return facts.RunEnded(end_of(job, now), seen.run, _outcome(seen, job), exit_code=exit_code(job))
+        at = min(now, (booked.ended_at if booked else seen.stopped_at) or now)
         if job is None:
-            return facts.RunEnded(now, seen.run, seen.asked or Outcome.COMPLETED)
-        if job.ended:
-            outcome = seen.asked if job.state == "CANCELLED" and seen.asked else _OUTCOMES.get(job.state)
-            return facts.RunEnded(_at(job, now), seen.run, outcome or Outcome.COMPLETED, exit_code=_code(job))
-        lost_node = any(self._health.get(node) == "down" for node in seen.job.node_names)
-        outcome = seen.asked or (Outcome.NODE_FAIL if lost_node else Outcome.REQUEUED)
-        return facts.RunEnded(now, seen.run, outcome)
+            outcome = seen.asked or OUTCOMES.get(booked.state if booked else "", Outcome.COMPLETED)
+            return facts.RunEnded(at, seen.run, outcome, exit_code=exit_code(booked) if booked else None)
+        lost = any(self.nodes.down(node) for node in seen.job.node_names)
+        outcome = seen.asked or (Outcome.NODE_FAIL if lost or (booked and _node_failed(booked)) else Outcome.REQUEUED)
+        resumes = self.rules.contract(job).resume and job.requeue
+        return facts.RunEnded(at, seen.run, outcome if goes_back(outcome, resumes) else Outcome.REQUEUED)
 
-    def _begin(self, workload_id: WorkloadId, job: SlurmJob, now: Instant) -> list[Event]:
+    def _never_seen_running(self, seen: Seen, job: SlurmJob | None, now: Instant) -> Iterator[Event]:
+        """It ran and ended between two looks; or it was cancelled, or vanished, before it could run."""
+        ran = job is not None and job.started_at is not None and job.node_names and seen.is_later(job)
+        if job is None or not ran:
+            yield facts.WorkloadCancelled(end_of(job, now), seen.workload_id, "its user, in Slurm")
+            if seen.expected is not None:
+                yield facts.RunEnded(end_of(job, now), seen.expected, Outcome.CANCELLED)
+            return
+        yield from self._run_begins(seen, job, now)
+        if seen.run is not None:
+            yield facts.RunEnded(end_of(job, now), seen.run, _outcome(seen, job), exit_code=exit_code(job))
+
+    def _returns(self, job_id: str, seen: Seen, job: SlurmJob | None, now: Instant) -> Iterator[Event]:
+        """Its requeue is waited for; `_holding` lets it into the queue once it is seen waiting."""
+        assert seen.returning is not None
+        if job is not None and not job.ended:
+            seen.job, seen.returning = job, None
+        elif now - seen.returning > RETURN_PATIENCE:
+            del self.seen[job_id]
+            yield facts.WorkloadCancelled(now, seen.workload_id, "Slurm, which could not requeue it")
+
+    # --- starts
+    def _begin(self, job_id: str, job: SlurmJob, now: Instant) -> Iterator[Event]:
         """The start of a run, and whether it stands still."""
-        seen = self._seen.get(workload_id)
+        seen = self.seen.get(job_id)
         if seen is None:
-            return []
+            return
         seen.job = job
-        told: list[Event] = []
-        if job.has_nodes and seen.run is None:
-            told += self._run_begins(seen, job, now)
+        on_its_way = job.state in ("COMPLETING", "CONFIGURING") or "CONFIGURING" in job.flags
+        if seen.run is None and job.has_nodes and not on_its_way and seen.is_later(job):
+            yield from self._run_begins(seen, job, now)
+        elif seen.run is not None and seen.restarts is None:
+            seen.restarts, seen.begun = job.restarts, job.started_at or seen.begun
         if seen.run is not None and (job.state in STANDS_STILL) != seen.suspended:
             seen.suspended = not seen.suspended
             kind = facts.RunSuspended if seen.suspended else facts.RunContinued
-            told.append(kind(now, seen.run))
-        return told
+            yield kind(now, seen.run)
 
-    def _run_begins(self, seen: Seen, job: SlurmJob, now: Instant) -> list[Event]:
+    def _run_begins(self, seen: Seen, job: SlurmJob, now: Instant) -> Iterator[Event]:
         started = min(job.started_at or now, now)
-        workload_id = WorkloadId(job.id)
-        expected = self.expected.pop(workload_id, None)
-        seen.restarts, seen.held = job.restarts, ""
-        if expected is not None:
-            seen.run, seen.attempt = expected, int(expected.rpartition(".")[2])
-            return [facts.RunStarted(started, expected)]
-        given = self.places.allocation(job)
+        if seen.expected is not None:
+            seen.begins(seen.expected, job, started)
+            assert seen.run is not None
+            yield facts.RunStarted(started, seen.run)
+            return
+        given = self.nodes.places.allocation(job)
         if given is None:
-            return []
-        seen.attempt = max(seen.attempt + 1, job.attempt)
-        seen.run = RunId(f"{workload_id}.{seen.attempt}")
-        minimum = self._contract(job).min_runtime if self._governs(job) else FOREVER
-        return [facts.RunAdopted(now, seen.run, workload_id, given, started, minimum)]
+            return
+        seen.begins(RunId(f"{seen.workload_id}.{max(seen.attempt + 1, job.attempt)}"), job, started)
+        assert seen.run is not None
+        minimum = FOREVER if self.rules.left(job) else self.rules.minimum(job)
+        yield facts.RunAdopted(started, seen.run, seen.workload_id, given, started, minimum)
 
     # --- what may start
-    def _holding(self, workload_id: WorkloadId, job: SlurmJob, running: Mapping[int, int], now: Instant) -> list[Event]:
-        seen = self._seen.get(workload_id)
-        if seen is None or seen.run is not None or workload_id in self.expected or not job.waits:
-            return []
-        held = self._why_not(job, running, now)
+    def _holding(self, job_id: str, job: SlurmJob, room: dict[int, int], now: Instant) -> Iterator[Event]:
+        seen = self.seen.get(job_id)
+        if seen is None or seen.run is not None or seen.expected is not None or not job.waits:
+            return
+        held = self._why_not(job, room, now)
         if held == seen.held:
-            return []
-        before, seen.held = seen.held, held
-        if not held:
-            return [facts.WorkloadReleased(now, workload_id)]
-        released: list[Event] = [facts.WorkloadReleased(now, workload_id)] if before else []
-        return [*released, facts.WorkloadHeld(now, workload_id, held)]
+            return
+        if seen.held:
+            yield facts.WorkloadReleased(now, seen.workload_id)
+        seen.held = held
+        if held:
+            yield facts.WorkloadHeld(now, seen.workload_id, held)
 
-    def _why_not(self, job: SlurmJob, running: Mapping[int, int], now: Instant) -> str:
-        """What keeps a waiting job out of the queue; "" = nothing."""
-        if job.has_nodes or not job.waits:
-            return ""
-        if not self._governs(job):
-            return LEFT_TO_SLURM
-        if job.held_by == "user":
-            return HELD_BY_USER
-        if "unfulfilled" in job.dependency or job.reason.startswith("Dependency"):
+    def _why_not(self, job: SlurmJob, room: dict[int, int] | None, now: Instant) -> str:
+        """What keeps a waiting job out of the queue; "" = nothing. `room`: tasks that arrays may still let in."""
+        left = self.rules.left(job)
+        if left:
+            return left
+        if job.held_by in ("user", "admin"):
+            return HELD_BY_USER if job.held_by == "user" else HELD_BY_ADMIN
+        if job.dependency or job.reason.startswith("Dependency"):
             return DEPENDENCY
         if job.eligible_at is not None and job.eligible_at > now + (REQUEUE_DELAY if job.restarts else 0):
             return BEGINS_LATER
-        if job.array_limit and job.array_job is not None and running.get(job.array_job, 0) >= job.array_limit:
-            return ARRAY_LIMIT
+        if job.array_limit and job.array_job is not None:
+            if room is None or room.setdefault(job.array_job, job.array_limit) <= 0:
+                return ARRAY_LIMIT
+            room[job.array_job] -= 1
         return ""
 
-
-def _unseen(workload_id: WorkloadId) -> SlurmJob:
-    """A stand-in for a job that the state knows and that this process has not seen yet."""
-    return SlurmJob(workload_id, 0, "", "", "", "", "PENDING", (), "", 1, 0, 0)
-
-
-def _running_of_arrays(seen: Iterable[Seen]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for each in seen:
-        if each.job.array_job is not None and each.run is not None:
-            found[each.job.array_job] = found.get(each.job.array_job, 0) + 1
-    return found
+    def _room_in_arrays(self) -> dict[int, int]:
+        """For each array with a limit that has runs: how many more tasks it may run."""
+        room: dict[int, int] = {}
+        for seen in self.seen.values():
+            job = seen.job
+            if job.array_job is not None and job.array_limit and (seen.run or seen.expected):
+                room[job.array_job] = room.get(job.array_job, job.array_limit) - 1
+        return room
 
 
-def _health(node: SlurmNode) -> str:
-    if node.dead:
-        return "down"
-    return "degraded" if node.draining else "up"
+def _outcome(seen: Seen, job: SlurmJob) -> Outcome:
+    """What the end is called: as mirab asked for, if that is how it came; a run that went on its notice was stopped."""
+    ours = job.state in ON_NOTICE or (job.state == "CANCELLED" and not seen.back)
+    return seen.asked if seen.asked is not None and ours else OUTCOMES.get(job.state, Outcome.COMPLETED)
 
 
-def _at(job: SlurmJob | None, now: Instant) -> Instant:
-    return now if job is None or job.ended_at is None else min(job.ended_at, now)
-
-
-def _code(job: SlurmJob) -> int:
-    """As a shell gives it."""
-    return 128 + job.signal if job.signal else job.exit_code
+def _node_failed(booked: Booking) -> bool:
+    return OUTCOMES.get(booked.state) is Outcome.NODE_FAIL

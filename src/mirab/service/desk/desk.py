@@ -29,13 +29,22 @@ class Desk:
     """Made once, before the first decision: it joins the loop as listener, source of facts and timer.
 
     Every command raises `DeskError` if it is refused, and what `Live.send` raises if it cannot be recorded.
+    `submit_there`: where jobs are submitted instead, if not here.
     """
 
-    def __init__(self, live: Live, *, limits: Limits = Limits(), run_as: RunAs = run_as) -> None:  # noqa: B008
+    def __init__(
+        self,
+        live: Live,
+        *,
+        limits: Limits = Limits(),  # noqa: B008
+        run_as: RunAs = run_as,
+        submit_there: str = "",
+    ) -> None:
         book = Book(live.store)
         followers = Followers(book, live.store, live.news, limits.launches)
         office = Office(live, book, followers, limits, run_as)
         self._live = live
+        self._submit_there = submit_there
         self._submissions = Submissions(office)
         self._jobs = JobCommands(office)
         self._nodes = NodeCommands(office)
@@ -49,6 +58,7 @@ class Desk:
     # --- jobs -------------------------------------------------------------------------------------------------------
     def submit(self, who: Principal, request: Any, key: str | None = None) -> SubmitReply:
         """Take in a job or an array; see `Submissions.submit`."""
+        self._check_takes_jobs()
         return self._submissions.submit(who, request, key)
 
     def dry_run(self, who: Principal, request: Any) -> DryRun:
@@ -57,6 +67,7 @@ class Desk:
         Raises:
             DeskError: the form cannot be read, or they have no right to the account.
         """
+        self._check_takes_jobs()
         with Sandbox() as sandbox:
             with self._live.reading() as state:
                 now = max(state.now, self._live.now())
@@ -69,6 +80,10 @@ class Desk:
                     return refused(error)
                 sandbox.begin(lambda: rehearsed(state, now, made.ids[0], made.facts))
             return told(sandbox.result(), names, made.notes)
+
+    def _check_takes_jobs(self) -> None:
+        if self._submit_there:
+            raise DeskError("conflict", self._submit_there)
 
     def cancel(self, who: Principal, ids: Sequence[str], why: str = "") -> list[JobRow]:
         return self._jobs.cancel(who, ids, why)

@@ -1,0 +1,138 @@
+"""What is known of one Slurm job, and how its words become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirab.backends.slurm.contracts import Contract
+from mirab.backends.slurm.records import Booking, SlurmJob
+from mirab.model.events import Outcome
+from mirab.model.resources import Shape
+from mirab.model.units import SECOND, AccountPath, Instant, RunId, UserName, WorkloadId
+from mirab.model.workloads import Workload
+
+OUTCOMES = {
+    "COMPLETED": Outcome.COMPLETED,
+    "FAILED": Outcome.FAILED,
+    "OUT_OF_MEMORY": Outcome.FAILED,
+    "LAUNCH_FAILED": Outcome.FAILED,
+    "CANCELLED": Outcome.CANCELLED,
+    "REVOKED": Outcome.CANCELLED,
+    "TIMEOUT": Outcome.TIMEOUT,
+    "DEADLINE": Outcome.TIMEOUT,
+    "PREEMPTED": Outcome.PREEMPTED,
+    "NODE_FAIL": Outcome.NODE_FAIL,
+    "BOOT_FAIL": Outcome.NODE_FAIL,
+}
+ON_NOTICE = frozenset({"COMPLETED", "FAILED"})
+"""Ways in which a run goes that was given notice and went before it was stopped."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is known of a job that has not ended.
+
+    Attributes:
+        attempt: number of its last run.
+        run: its present run, if it has one; begun: when that (or its last one) began, in Slurm's words.
+        restarts: of the job when the run began; None = not known, as after a restart of mirab.
+        expected: a run that mirab has let go and that has not been seen running; since: when it was.
+        held: why we told the scheduler that it may not start; "" = it may.
+        asked: the outcome that mirab asked for when it told the run to stop; back: the job is to queue again;
+            stopped_at: when it was really stopped, after its notice.
+        suspended: the scheduler knows that it stands still.
+        returning: it went on its notice and is to be requeued; since when.
+    """
+
+    job: SlurmJob
+    workload_id: WorkloadId
+    attempt: int = 0
+    run: RunId | None = None
+    begun: Instant | None = None
+    restarts: int | None = None
+    expected: RunId | None = None
+    since: Instant = 0
+    held: str = ""
+    asked: Outcome | None = None
+    back: bool = False
+    stopped_at: Instant | None = None
+    suspended: bool = False
+    returning: Instant | None = None
+
+    def begins(self, run: RunId, job: SlurmJob, at: Instant) -> None:
+        self.run, self.attempt = run, int(run.rpartition(".")[2])
+        self.begun, self.restarts = at, job.restarts
+        self.expected, self.held, self.returning = None, "", None
+
+    def is_over(self, job: SlurmJob | None) -> bool:
+        """Whether the present run is, whatever the job does now."""
+        if job is None:
+            return True
+        if not job.known:
+            return False
+        if not job.has_nodes:
+            return True
+        again = self.restarts is not None and job.restarts > self.restarts
+        return again or self.is_later(job)
+
+    def is_later(self, job: SlurmJob) -> bool:
+        """Whether the job's start is later than that of the run that is known; Slurm counts whole seconds."""
+        return job.started_at is not None and (self.begun is None or job.started_at > self.begun + SECOND)
+
+    def booked(self, bookings: Sequence[Booking]) -> Booking | None:
+        """Its present run in the accounting, if that knows its end."""
+        begun = self.begun
+        if begun is None:
+            return None
+        ended = [each for each in bookings if each.job == self.job.id and each.ended_at is not None]
+        return next((each for each in ended if abs(each.started_at - begun) <= SECOND), None)
+
+
+def unseen(job_id: str) -> SlurmJob:
+    """A stand-in for a job that the state knows and that this process has not seen yet."""
+    return SlurmJob(job_id, 0, "", "", "", "", "PENDING", (), "", 1, 0, 0)
+
+
+def job_of(workload_id: WorkloadId) -> str:
+    """Slurm's id; `5r1` is job 5 as it came again after it had ended."""
+    return workload_id.partition("r")[0]
+
+
+def workload_of(run_id: RunId) -> WorkloadId:
+    return WorkloadId(run_id.rpartition(".")[0])
+
+
+def workload_for(job: SlurmJob, workload_id: WorkloadId, account: AccountPath, contract: Contract) -> Workload:
+    """The job as the scheduler sees it. A contract that could not be read says so in its label."""
+    shape = Shape(
+        job.nodes,
+        job.gpus_per_node,
+        job.cpus_per_node,
+        job.memory_mib_per_node,
+        (job.gpu_type,) if job.gpu_type else (),
+        contract.min_runtime,
+        job.time_limit,
+        contract.grace,
+    )
+    label = contract.label or job.name
+    return Workload(
+        workload_id,
+        job.submitted_at,
+        account,
+        UserName(job.user),
+        shape,
+        label=f"{label} ({contract.note})" if contract.note else label,
+        checkpoint=contract.checkpoint,
+        restart=contract.restart,
+        resume=contract.resume and job.requeue,
+    )
+
+
+def exit_code(job: SlurmJob | Booking) -> int:
+    """As a shell gives it."""
+    return 128 + job.signal if job.signal else job.exit_code
+
+
+def end_of(job: SlurmJob | None, now: Instant) -> Instant:
+    return now if job is None or job.ended_at is None else min(job.ended_at, now)
