@@ -209,6 +209,7 @@ def test_the_service_may_go_while_a_run_is_followed(
         children.append(mirab_child("submit", "--parsable", "-G", "1", "--", "true"))
         time.sleep(0.5)
         service = localservice.begin(folder / "state", *flags_of(folder))
+        service.wait_until_ready()
         out, err = children[0].communicate(timeout=PATIENCE_S)
         submitted_id, _ = children[1].communicate(timeout=PATIENCE_S)
         assert children[0].returncode == 0, err
