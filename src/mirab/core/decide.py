@@ -258,6 +258,8 @@ def oldest_gang(leaf: Account) -> Pending | None:
 # --- uncharged work -------------------------------------------------------------------------------------------------
 def _serve_uncharged(trial: Trial) -> None:
     """What no charged work can use now, less the headroom, in order of uncharged usage."""
+    if not trial.state.waiting_sizes[False]:
+        return
     turns = Turns(trial, Rules(by_uncharged_usage, _serve_one_uncharged, trial.lets_in_beside_headroom))
     for queue in trial.state.unexplained:
         if not queue.info.charged:

@@ -35,17 +35,23 @@ def serve_holds(trial: Trial) -> None:
     for workload_id, hold in trial.state.holds.items():
         pending = trial.state.pending[workload_id]
         queue = pending.queue
-        if queue is None:
+        if queue is None or _quiet(trial, pending, hold):
             continue
-        if not hold.claim:
-            trial.hold_of.setdefault(queue.user.account, []).append(workload_id)
         if trial.news and hold.mask & ~trial.usable[hold.pool]:
             _replace(trial, queue, pending, hold)
-        elif not (trial.news and _start_if_free(trial, queue, pending, hold)) and not _quiet(trial, pending, hold):
+        elif not (trial.news and _start_if_free(trial, queue, pending, hold)) and not _not_due(trial, pending, hold):
             _press(trial, queue, pending, hold)
 
 
 def _quiet(trial: Trial, pending: Pending, hold: Hold) -> bool:
+    """Nothing was freed, and it is not time for its notices, or it has been told that it awaits its victims."""
+    if trial.news:
+        return False
+    told = hold.claim and pending.waiting is not None and isinstance(pending.waiting.reason, AwaitingVictims)
+    return told or _not_due(trial, pending, hold)
+
+
+def _not_due(trial: Trial, pending: Pending, hold: Hold) -> bool:
     """Nothing to do for it before its notices begin."""
     notices_at = hold.until - trial.policy.grace_max
     if hold.claim or trial.surveyed or trial.now >= notices_at or pending.waiting is None:

@@ -88,6 +88,7 @@ def call_human(state: State, action: plans.CallHuman, now: Instant) -> None:
     run = state.late.pop(action.run_id, None)
     if run is not None:
         run.stuck = True
+        state.version += 1
         state.orphans.pop(run.id, None)
     known = state.troubled.get(state.places[action.node])
     if known is not None:

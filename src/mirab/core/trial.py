@@ -65,7 +65,7 @@ class Trial(Space, Standings):
         self.stopped: dict[RunId, None] = {}
         self._going: list[Run] | None = None
         self.taken: dict[Queue, int] = {}
-        self.hold_of: dict[Account, list[WorkloadId]] = {}
+        self._hold_of: dict[Account, list[WorkloadId]] | None = None
         self.given_charge: dict[Account, ChargeRate] = {}
         self.reaches: dict[tuple[Account, ...], Reach | None] = {}
         self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
@@ -136,6 +136,17 @@ class Trial(Space, Standings):
             self._going.append(run)
         self.wake(self.now + action.grace + self.policy.stop_timeout)
         return self.now + action.grace
+
+    @property
+    def hold_of(self) -> dict[Account, list[WorkloadId]]:
+        """The workloads of each leaf for which nodes were held as this decision began, and those that it adds."""
+        if self._hold_of is None:
+            self._hold_of = {}
+            for workload_id, hold in self.state.holds.items():
+                queue = self.state.pending[workload_id].queue
+                if queue is not None and not hold.claim:
+                    self._hold_of.setdefault(queue.user.account, []).append(workload_id)
+        return self._hold_of
 
     def holds_given(self) -> int:
         """Holds in force, without claims on nodes that are being emptied at once."""

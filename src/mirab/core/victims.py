@@ -51,7 +51,7 @@ def takers(trial: Trial) -> list[Queue]:
     for leaf in trial.state.accounts.values():
         shapes = [info for info in leaf.shapes if info.shape.nodes > 1 or near.suffices(trial, info)]
         queues = [queue for info in shapes for queue in leaf.shapes[info] if not info.gang or is_due(trial, queue)]
-        if queues and any(run.account in givers(trial, leaf, 0) for run in runs):
+        if queues and any(leaf is run.account or trial.may_take(leaf, run.account, 0) for run in runs):
             able = able_shapes(trial, leaf)
             found += [queue for queue in queues if queue.info in able and is_able(trial, queue)]
     return found
