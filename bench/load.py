@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import signal
 import sys
@@ -93,8 +94,10 @@ def loaded(folder: Path, url: str, options: argparse.Namespace) -> dict[str, Any
     flags = ["--cluster", str(cluster), "--backend", "null", "--log-level", "debug", "--log-format", "json"]
     with local_service(folder / "state", *flags, *(["--db", url] if url else [])) as service:
         filled = fill(service, options)
-        seen = last_seq(service)
+        seen, before, own = last_seq(service), cpu_s(service), time.process_time()
         samples = generate(service, options)
+        used = {"service": (cpu_s(service) - before) / options.seconds,
+                "generator": (time.process_time() - own) / options.seconds}  # fmt: skip
         memory = memory_mib(service)
         decisions = decision_times(service, after=seen)
     return {
@@ -102,6 +105,7 @@ def loaded(folder: Path, url: str, options: argparse.Namespace) -> dict[str, Any
         "fill_s": filled,
         "waiting": options.waiting,
         "memory_mib": memory,
+        "cores": used,
         "decisions": decisions,
         **{name: sample.numbers() for name, sample in samples.items()},
         "failures": [text for sample in samples.values() for text in sample.failed][:5],
@@ -239,13 +243,20 @@ def memory_mib(service: LocalService) -> float:
     return int(found.group(1)) / 1024 if found else 0.0
 
 
+def cpu_s(service: LocalService) -> float:
+    """CPU time of the service so far, in seconds."""
+    fields = Path(f"/proc/{service.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def nearest_rank(values: Sequence[float], part: float) -> float:
     return sorted(values)[max(0, ceil(len(values) * part) - 1)] if values else float("nan")
 
 
 def show(found: dict[str, Any]) -> None:
     print(f"{found['db']}: {found['waiting']:,} waiting (filled in {found['fill_s']:.0f} s), peak memory "
-          f"{found['memory_mib']:.0f} MiB")  # fmt: skip
+          f"{found['memory_mib']:.0f} MiB; of a core the service takes {found['cores']['service']:.0%}, the generator "
+          f"{found['cores']['generator']:.0%}")  # fmt: skip
     print(f"{'':14}{'count':>8}{'failed':>8}{'median ms':>11}{'p99 ms':>9}{'max ms':>9}{'target':>9}")
     for name, target in TARGETS.items():
         row = found[name]

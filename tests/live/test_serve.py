@@ -123,6 +123,21 @@ def test_stopping_does_not_wait_for_those_who_only_listen(service: LocalService)
         follower.wait()
 
 
+def test_told_twice_it_leaves_at_once_and_nothing_is_lost(service: LocalService) -> None:
+    number = submit(service, "sleep 1")
+    until(in_state(service, number, "RUNNING"))
+    service.process.send_signal(signal.SIGINT)
+    service.process.send_signal(signal.SIGINT)
+    service.process.wait(PATIENCE)
+    again = begin(service.folder)
+    try:
+        again.wait_until_ready()
+        until(in_state(again, number, "COMPLETED"))
+        assert job(again, number)["attempt"] == 1
+    finally:
+        end(again)
+
+
 def test_a_second_service_on_the_same_folder_refuses(service: LocalService) -> None:
     second = begin(service.folder, "--wait", "0")
     assert second.process.wait(PATIENCE) == 5

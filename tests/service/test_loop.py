@@ -8,13 +8,16 @@ from threading import Thread
 
 import pytest
 
+from mirab.control.cycle import cycle as control_cycle
 from mirab.control.recover import Intents, take_in
 from mirab.core.state import State
 from mirab.model.events import BudgetsChanged, Event, Outcome, RunEnded, WorkloadHeld, WorkloadReleased
 from mirab.model.plans import Plan
 from mirab.model.units import SECOND, Instant
+from mirab.service import loop
 from mirab.service.live import Entry, Live, UnavailableError, UnknownOutcomeError
 from mirab.service.loop import Decider
+from mirab.sim import engine
 from tests.service.doubles import MemoryStore, PretendEngine, job, make_live, submitting, two_teams, until
 
 
@@ -38,6 +41,11 @@ def service() -> Iterator[Service]:
     made.decider.start()
     yield made
     assert made.decider.stop()
+
+
+def test_it_drives_the_same_cycle_as_a_replay() -> None:
+    """`decide` has one caller, and the service goes through it as the simulator does."""
+    assert vars(loop)["cycle"] is control_cycle is vars(engine)["cycle"]
 
 
 def test_a_command_is_recorded_with_its_plan_and_applied(service: Service) -> None:

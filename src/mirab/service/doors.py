@@ -18,6 +18,7 @@ from mirab.service.api.parts import Parts
 from mirab.service.api.ports import ApiSettings
 from mirab.service.api.server import ApiServer, address_of, listening, names_of_this_host
 from mirab.service.auth.authenticate import Authenticator, LocalUsers
+from mirab.service.auth.sessions import Sessions, kept_key
 from mirab.service.auth.tokens import first_admin_token, is_local, valid
 from mirab.service.config import NONE, ConfigError, ServeConfig
 from mirab.service.garbage import Garbage
@@ -27,6 +28,9 @@ from mirab.store import Store
 log = structlog.get_logger("mirab.serve")
 
 Say = Callable[[str], None]
+
+PATIENCE, IMPATIENCE = 10.0, 0.2
+"""Seconds for a record that the store does not take: when told to stop, and when told twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ def open_doors(service: Service, say: Say) -> None:
         ListenError: an address cannot be used.
     """
     config = service.config
+    patience = PATIENCE
     try:
         token = first_admin_token(service.store, service.live.now())
         check_doors(config, service.store, service.live.now())
@@ -68,9 +73,10 @@ def open_doors(service: Service, say: Say) -> None:
                 return
             addresses = [address_of(each) for each in listeners]
             server.serve_until_stopped(lambda: _welcome(service, addresses, token, say))
+            patience = IMPATIENCE if server.force_exit else PATIENCE
     finally:
         notify("STOPPING=1")
-        service.stop()
+        service.stop(patience)
 
 
 def check_doors(config: ServeConfig, store: Store, now: int) -> None:
@@ -99,6 +105,8 @@ def parts_of(service: Service) -> Parts:
         trouble=lambda: live.pulse.why_not_ready,
         metrics=service.metrics,
         settings=ApiSettings(hosts=(*config.hosts, *names), metrics_open=config.metrics == "open"),
+        sessions=Sessions(kept_key(config.state_dir)),
+        reports=config.state_dir / "reports",
     )
 
 
