@@ -37,7 +37,7 @@ $(DEV_MARK): $(RUN_MARK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/dev-requirements.txt
 	@touch $@
 
-demo: $(RUN_MARK) ## replay a bundled real log under two policies, and show the report
+demo: $(RUN_MARK) ## replay a bundled real log under two policies, then run real little jobs under a live service
 	@mkdir -p out
 	@$(BIN)/mirab demo --html out/demo.html
 
