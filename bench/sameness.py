@@ -4,7 +4,8 @@
 
 `acted` covers the instant, the actions and the holds of every plan that has any; `told` also the reasons of those who
 wait; `plans` also when to wake, what was folded, and empty plans. A change that only saves work keeps all three; one
-that saves needless passes keeps two; one that tells reasons less often keeps the first. Each line has the processor time of the replay alone, without reading the log and without measures.
+that saves needless passes keeps two; one that tells reasons less often keeps the first. Each line has the processor
+time of the replay alone, without reading the log and without measures.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
     known = json.loads(options.against.read_text()) if options.against else {}
     found: dict[str, Any] = {}
     different = False
-    print(f"{'':14s} {'workloads':>9s} {'passes':>8s} {'cpu s':>7s} {'us/pass':>8s}  {'acted':10s}  {'told':10s}  {'plans':10s}")
+    print(f"{'':14s} workloads   passes   cpu s  us/pass  acted       told        plans")
     for name in options.only.split(","):
         if name not in CASES:
             parser.error(f"no case {name!r}: there are {', '.join(CASES)}")

@@ -49,12 +49,24 @@ def takers(trial: Trial) -> list[Queue]:
     near = Reach(trial, _all_of(trial, trial.state.exposed_leaves), around(runs))
     found: list[Queue] = []
     for leaf in trial.state.accounts.values():
-        shapes = [info for info in leaf.shapes if info.shape.nodes > 1 or near.suffices(trial, info)]
-        queues = [queue for info in shapes for queue in leaf.shapes[info] if not info.gang or is_due(trial, queue)]
-        if queues and any(leaf is run.account or trial.may_take(leaf, run.account, 0) for run in runs):
-            able = able_shapes(trial, leaf)
-            found += [queue for queue in queues if queue.info in able and is_able(trial, queue)]
+        if not leaf.shapes or not _may_take_any(trial, leaf, 0, runs):
+            continue
+        queues = [
+            queue
+            for info in leaf.shapes
+            if info.shape.nodes > 1 or near.suffices(trial, info)
+            for queue in leaf.shapes[info]
+            if not info.gang or is_due(trial, queue)
+        ]
+        queues = [queue for queue in queues if _may_take_any(trial, leaf, queue.info.stake, runs)]
+        able = able_shapes(trial, leaf) if queues else {}
+        found += [queue for queue in queues if queue.info in able and is_able(trial, queue)]
     return found
+
+
+def _may_take_any(trial: Trial, leaf: Account, added: Charge, runs: list[Run]) -> bool:
+    """Whether `added` more of the leaf may stop any of these runs, as far as the accounts are concerned."""
+    return any(run.account is leaf or trial.may_take(leaf, run.account, added) for run in runs)
 
 
 def is_due(trial: Trial, queue: Queue) -> bool:
