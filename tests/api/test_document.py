@@ -23,6 +23,7 @@ from mirab.service.api.needs import action_of
 from mirab.service.api.page import api_page
 from mirab.service.api.problems import MEDIA_TYPE
 from mirab.service.auth.rules import RULES, Scope
+from mirab.service.pages.site import ADDRESSES, ASSET
 from tests.api.stage import Stage, stage
 
 EXAMPLES = 12
@@ -50,7 +51,8 @@ def test_every_route_stands_in_the_document(service: Stage) -> None:
         if isinstance(route, APIRoute)
         for method in route.methods or ()
     }
-    assert wanted - there == {("GET", "/openapi.json")}
+    pages = {("GET", address.replace(":path", "")) for address in (*ADDRESSES, ASSET)}
+    assert wanted - there == {("GET", "/openapi.json")} | pages
 
 
 def test_every_error_is_a_problem_and_every_operation_tells_who_may(service: Stage) -> None:

@@ -12,6 +12,7 @@ from mirab.model.records import Grant
 from mirab.service.api.needs import action_of, check_rules
 from mirab.service.auth.principal import Principal, parse_grant
 from mirab.service.auth.rules import ROLES, RULES
+from mirab.service.pages.site import ADDRESSES, ASSET
 from tests.api.stage import PEOPLE, Stage, job, stage
 
 EVERYBODY = frozenset(PEOPLE)
@@ -50,6 +51,16 @@ ALLOWED: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/api/v1/tokens"): EVERYBODY,
     ("POST", "/api/v1/tokens"): frozenset({"adm"}),
     ("DELETE", "/api/v1/tokens/{token_id}"): frozenset({"eve", "adm"}),
+    ("GET", "/api/v1/now"): EVERYBODY,
+    ("GET", "/api/v1/trend"): EVERYBODY,
+    ("GET", "/api/v1/chronicle"): EVERYBODY,
+    ("GET", "/api/v1/replays"): EVERYBODY,
+    ("GET", "/api/v1/replays/compare"): EVERYBODY,
+    ("GET", "/api/v1/replays/page"): EVERYBODY,
+    ("GET", "/api/v1/session"): EVERYBODY | {""},
+    ("POST", "/api/v1/session"): EVERYBODY,
+    ("DELETE", "/api/v1/session"): EVERYBODY | {""},
+    **{("GET", address): EVERYBODY | {""} for address in (*ADDRESSES, ASSET)},
     ("GET", "/healthz"): EVERYBODY | {""},
     ("GET", "/readyz"): EVERYBODY | {""},
     ("GET", "/metrics"): EVERYBODY | {""},

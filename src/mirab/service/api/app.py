@@ -14,6 +14,7 @@ from mirab.service.api.describe import document
 from mirab.service.api.guard import Guard
 from mirab.service.api.needs import check_rules
 from mirab.service.api.parts import Parts
+from mirab.service.pages import data, replays, session, site
 
 DESCRIPTION = """Who gets the GPUs of a shared cluster next, and why.
 
@@ -56,7 +57,7 @@ def routes_alone() -> FastAPI:
         lifespan=_with_threads,
         redirect_slashes=False,
     )
-    for module in (jobs, sharing, nodes, history, people, wellness):
+    for module in (jobs, sharing, nodes, history, people, wellness, data, replays, session, site):
         app.router.routes.extend(module.router.routes)
     check_rules(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ import re
 import secrets
 from time import monotonic
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import anyio
 import structlog
@@ -19,15 +20,18 @@ from mirab.service.api.problems import ProblemError, denied, printable, problem_
 from mirab.service.auth.authenticate import UnknownCallerError
 from mirab.service.auth.peers import Peer
 from mirab.service.auth.principal import Principal
+from mirab.service.views.waiting import READER_ZONE
 
 log = structlog.get_logger("mirab.api")
 
 GUARDED = "/api/"
+SESSION = "/api/v1/session"
 METRICS = "/metrics"
 READING = ("GET", "HEAD", "OPTIONS")
 PEER = "peer"
 """Key of the connection's state under which the server puts the kernel's word for the other end."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,31}(/[A-Za-z0-9_+-]{1,31}){0,2}")
 HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -39,6 +43,8 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
 
 class Guard:
     """Middleware: gives a request its id, looks at where it is from and who sends it, and bounds its body.
+
+    A header that a route states itself (a page's own security policy) stays; the others are added.
 
     What a handler lets through as an exception becomes a 500 that says nothing of the inside.
     """
@@ -82,17 +88,30 @@ class Guard:
         if peer is None:
             check_host(request, self.parts.settings.hosts)
         check_origin(request)
-        if self._asks_who(request.scope["path"]):
-            request.state.principal = await run_sync(self._principal, request, peer)
-            self._able(request.method)
+        if self._asks_who(request):
+            READER_ZONE.set(zone_of(request.headers.get("x-time-zone", "")))
+            await self._introduced(request, peer)
+            self._able(request)
         return await self._whole_body(request, receive)
 
-    def _able(self, method: str) -> None:
+    async def _introduced(self, request: Request, peer: Peer | None) -> None:
+        """Who it is, on the request; only the question whether somebody is logged in may be asked by nobody."""
+        try:
+            request.state.principal = await run_sync(self._principal, request, peer)
+        except UnknownCallerError:
+            if request.scope["path"] != SESSION or request.method not in READING:
+                raise
+
+    def _able(self, request: Request) -> None:
         """While nothing can be recorded, a change is refused at once: it would keep its place until it is too late."""
-        if method not in READING and (trouble := self.parts.trouble()):
+        changes = request.method not in READING and request.scope["path"] != SESSION
+        if changes and (trouble := self.parts.trouble()):
             raise ProblemError(503, f"{trouble}; nothing was done", headers={"Retry-After": "2"})
 
-    def _asks_who(self, path: str) -> bool:
+    def _asks_who(self, request: Request) -> bool:
+        path = request.scope["path"]
+        if path == SESSION and request.method == "DELETE":
+            return False
         return path.startswith(GUARDED) or (path == METRICS and not self.parts.settings.metrics_open)
 
     def _principal(self, request: Request, peer: Peer | None) -> Principal:
@@ -103,9 +122,15 @@ class Guard:
             if kind.lower() != "bearer" or not secret.strip():
                 raise UnknownCallerError("the header is not understood: send `Authorization: Bearer mirab_...`")
             return self.parts.auth.of_token(secret.strip(), origin)
+        if request.method in READING and (digest := self._session(request)):
+            return self.parts.auth.of_session(digest, origin)
         if peer is not None:
             return self.parts.auth.of_peer(peer)
         raise UnknownCallerError("say who you are: send a token as `Authorization: Bearer mirab_...`")
+
+    def _session(self, request: Request) -> str | None:
+        """What the cookie of the pages vouches for: enough to read, never to change anything."""
+        return self.parts.sessions.digest(request.headers.get("cookie", ""), self.parts.live.now())
 
     async def _whole_body(self, request: Request, receive: Receive) -> Receive:
         most = self.parts.settings.body_max
@@ -156,8 +181,11 @@ class Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            own = [(b"x-request-id", self.request_id.encode("ascii"))]
-            message = {**message, "headers": [*message.get("headers", ()), *HEADERS, *own]}
+            stated = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in stated}
+            usual = [header for header in HEADERS if header[0] not in names]
+            own = (b"x-request-id", self.request_id.encode("ascii"))
+            message = {**message, "headers": [*stated, *usual, own]}
         await self._send(message)
 
 
@@ -175,15 +203,33 @@ def check_host(request: Request, known: tuple[str, ...]) -> None:
 
 
 def check_origin(request: Request) -> None:
-    """Against forged requests: a browser page of another origin gets nothing.
+    """Against forged requests: a browser page of another origin gets nothing, but may link to a page of ours.
 
     Raises:
         ProblemError: 403.
     """
+    if _follows_link(request):
+        return
     origin = request.headers.get("origin")
     foreign = origin is not None and _netloc(origin) != request.headers.get("host", "").lower()
     if foreign or request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise denied("pages of other origins may not use this service")
+
+
+def _follows_link(request: Request) -> bool:
+    """A person comes to a page of ours from wherever the link stood; the page itself holds no data."""
+    to_page = request.method in READING and not request.scope["path"].startswith(GUARDED)
+    return to_page and request.headers.get("sec-fetch-mode") == "navigate" and "origin" not in request.headers
+
+
+def zone_of(name: str) -> ZoneInfo | None:
+    """The time zone that a reader named, for sentences; None = they named none that is known here."""
+    if not _ZONE.fullmatch(name):
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 def _netloc(origin: str) -> str | None:

@@ -101,6 +101,7 @@ def list_jobs(
     array_job: Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     cursor: Annotated[str | None, Query(max_length=256, pattern=r"^[!-~]+$")] = None,
+    newest: Annotated[bool, Query(description="The last submitted first.")] = False,
 ) -> Jobs:
     """Jobs in the order of their submission, page by page."""
     wanted = JobFilter(
@@ -113,6 +114,7 @@ def list_jobs(
         array_job=array_job,
         after=cursor,
         limit=limit,
+        newest_first=newest,
     )
     with reading_cursor():
         return parts.views.jobs(wanted)

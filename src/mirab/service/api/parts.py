@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from mirab.service.api.bus import Bus
 from mirab.service.api.ports import (
@@ -16,12 +17,16 @@ from mirab.service.api.ports import (
     ViewsPort,
 )
 from mirab.service.auth.authenticate import Authenticator
+from mirab.service.auth.sessions import Sessions
 from mirab.service.auth.tokens import TokenBook
 
 
 @dataclass(eq=False, kw_only=True)
 class Parts:
-    """The parts of the service that the API speaks for. `trouble`: why it is not ready, "" = it is."""
+    """The parts of the service that the API speaks for. `trouble`: why it is not ready, "" = it is.
+
+    `reports`: the folder of replays that are kept; None = there is none.
+    """
 
     desk: DeskPort
     views: ViewsPort
@@ -32,6 +37,8 @@ class Parts:
     trouble: Callable[[], str]
     metrics: MetricsPort | None = None
     settings: ApiSettings = field(default_factory=ApiSettings)
+    sessions: Sessions = field(default_factory=Sessions)
+    reports: Path | None = None
 
     def __post_init__(self) -> None:
         self.started_at = self.live.now()

@@ -90,6 +90,17 @@ class Authenticator:
         self._remember(digest)
         return self._of_row(row, origin)
 
+    def of_session(self, digest: str, origin: str) -> Principal:
+        """The principal of a session that was begun with the token of that hash.
+
+        Raises:
+            UnknownCallerError: the token has expired or was revoked meanwhile.
+        """
+        row = self._store.token(digest)
+        if row is None or not valid(row, self._now()):
+            raise UnknownCallerError("your token has expired or was revoked: log in with a new one")
+        return self._of_row(row, origin)
+
     def _of_row(self, row: TokenRow, origin: str) -> Principal:
         uid, gid = (unix_ids(row.user) if self._local.as_root else None) or (None, None)
         return Principal(row.user, row.grants, origin, uid, gid, row.id)

@@ -113,6 +113,11 @@ class Accruals:
             self._marks.popleft()
 
     # --- read -------------------------------------------------------------------------------------------------------
+    @property
+    def marks(self) -> Sequence[tuple[Instant, dict[AccountPath, Totals]]]:
+        """The totals of every leaf at each step that the window sees, the oldest first."""
+        return tuple(self._marks)
+
     def since(self, now: Instant) -> Instant:
         """Where the window that ends now begins: at the last full step before, or with the ledger."""
         return self.began_at + max(0, now - self.window - self.began_at) // STEP * STEP

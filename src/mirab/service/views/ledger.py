@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -18,6 +18,7 @@ from mirab.model.codec import decode
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.units import AccountPath, Instant
+from mirab.service.views import trend
 from mirab.service.views.accruals import Accruals, Got
 
 if TYPE_CHECKING:
@@ -109,6 +110,14 @@ class LiveLedger:
             if self.accruals is None or not self.ready:
                 return None
             return self.accruals.got(now)
+
+    def trend(self, path: str | None, now: Instant) -> dict[str, Any]:
+        """Of an account and all below it (None = of all): see `trend.series`; and the ages of all debts."""
+        with self._lock:
+            if self.accruals is None or not self.ready:
+                return {"ready": False, "steps": [], "debts": {}}
+            steps, debts = trend.series(self.accruals, path, now), trend.ages(self.accruals, now)
+        return {"ready": True, "steps": steps, "debts": debts}
 
     # --- the cache --------------------------------------------------------------------------------------------------
     def keep(self, always: bool = False) -> bool:

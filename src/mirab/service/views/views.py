@@ -13,7 +13,7 @@ from mirab.model.records import JobRow
 from mirab.model.units import Instant
 from mirab.service.api.ports import JobFilter
 from mirab.service.schemas import Job, JobDetail, Jobs, Node, Nodes, Shares, Squatters
-from mirab.service.views import jobs, nodes, shares, squatters
+from mirab.service.views import chronicle, jobs, nodes, present, shares, squatters
 from mirab.service.views.jobs import Why
 from mirab.service.views.ledger import LiveLedger
 from mirab.service.views.moments import iso
@@ -58,6 +58,7 @@ class Views:
         rows, following = self._live.store.jobs(
             states=wanted.states, user=wanted.user, account=wanted.account, node=wanted.node, ids=wanted.ids,
             array_job=wanted.array_job, label=wanted.label, after=wanted.after, limit=wanted.limit,
+            newest_first=wanted.newest_first,
         )  # fmt: skip
         return Jobs(jobs=self._told(rows), next=following)
 
@@ -103,6 +104,23 @@ class Views:
             found = shares.lines(state, now, path)
         return Shares(accounts=shares.told(found, self.ledger.got(now)))
 
+    def trend(self, path: str | None) -> dict[str, Any] | None:
+        """Owed and delivered hour by hour, and when debts age out of the window; None = there is no such account."""
+        with self._live.reading() as state:
+            if path is not None and path not in state.accounts:
+                return None
+            now = self._now(state)
+        return self.ledger.trend(path, now)
+
+    # --- the present ------------------------------------------------------------------------------------------------
+    def present(self) -> dict[str, Any]:
+        """The four measures, the nodes, and who runs and waits, at this moment."""
+        with self._live.reading() as state:
+            now = self._now(state)
+            seen = present.seen(state, now)
+            silent = len(self.watch.silences(state, now))
+        return present.present(seen, self.ledger.got(now), self._activity, silent)
+
     # --- nodes ------------------------------------------------------------------------------------------------------
     def nodes(self) -> Nodes:
         with self._live.reading() as state:
@@ -141,6 +159,17 @@ class Views:
             names = names_of(state)
         rows = self._live.store.decisions(before=before, limit=limit, mentioning=mentioning)
         return [_decision(seq, json.loads(plan), names) for seq, _, plan in reversed(rows)]
+
+    def chronicle(self, before: int | None, limit: int, topics: Sequence[str], about: str | None) -> dict[str, Any]:
+        """The journal in sentences, newest first; `about`: a job, a node, or an account and all below it."""
+        with self._live.reading() as state:
+            names, cluster = names_of(state), state.cluster
+            is_account = about in state.accounts
+        mentioning = None if is_account else about
+        return chronicle.page(
+            lambda last, size: self._live.store.decisions(before=last, limit=size, mentioning=mentioning),
+            chronicle.Teller(cluster, names), before, limit, topics, about,
+        )  # fmt: skip
 
     def _now(self, state: State) -> Instant:
         """Taken while the state is held, so that no decision is later."""

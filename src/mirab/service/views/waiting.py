@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import tzinfo
 from types import MappingProxyType
 
@@ -44,9 +45,13 @@ NEW = "New"
 NEW_SENTENCE = "it has just come in, and the next decision looks at it"
 
 
+READER_ZONE: ContextVar[tzinfo | None] = ContextVar("reader_zone", default=None)
+"""The time zone of whoever asks, where they said it; None = that of this machine."""
+
+
 def names_of(state: State, zone: tzinfo | None = None) -> Names:
     """How instants (Unix milliseconds) and slots are called for people."""
-    return Names(0, state.cluster.unit, zone, state.policy.order, state.policy.preemption)
+    return Names(0, state.cluster.unit, zone or READER_ZONE.get(), state.policy.order, state.policy.preemption)
 
 
 def ahead_of(pending: Pending) -> int:
