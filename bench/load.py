@@ -234,6 +234,7 @@ def decision_times(service: LocalService, after: int) -> dict[str, float]:
         "decide_p99_ms": nearest_rank(decide, 0.99),
         "append_median_ms": nearest_rank(append, 0.5),
         "append_p99_ms": nearest_rank(append, 0.99),
+        "append_max_ms": max(append, default=0.0),
     }
 
 
@@ -265,7 +266,7 @@ def show(found: dict[str, Any]) -> None:
     made = found["decisions"]
     print(f"{made['count']} decisions with {made['actions']} actions: decide {made['decide_median_ms']:.1f} ms median "
           f"(target {DECISION_TARGET:.0f}), {made['decide_p99_ms']:.1f} p99; record {made['append_median_ms']:.1f} "
-          f"median, {made['append_p99_ms']:.1f} p99")  # fmt: skip
+          f"median, {made['append_p99_ms']:.1f} p99, {made['append_max_ms']:.0f} most")  # fmt: skip
     for text in found["failures"]:
         print(f"failed: {text}")
 
