@@ -11,7 +11,7 @@ from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
 from mirab.model.events import Outcome, goes_back
-from mirab.model.units import FOREVER, Instant
+from mirab.model.units import FOREVER, AccountPath, Instant
 
 if TYPE_CHECKING:
     from mirab.core.state import State
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # --- workloads ------------------------------------------------------------------------------------------------------
 def submitted(state: State, event: facts.WorkloadSubmitted) -> None:
-    workload = event.workload
-    if any(workload.id in known for known in (state.pending, state.held, state.rejected, state.running)):
+    workload, name = event.workload, event.workload.id
+    if name in state.pending or name in state.held or name in state.rejected or name in state.running:
         return
     pending = Pending(workload, 1)
     if workload.held:
@@ -150,11 +150,11 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
     state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)
     state.unwanted.pop(run.id, None)
-    for account in run.account.lineage:
-        account.running -= state.uncharged_rate(run)
+    state.count_running(run, -1)
     if run.beneficiary is not None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
-    if any(run.allocation.pool == number and run.allocation.mask >> node & 1 for number, node in state.troubled):
+    given = run.allocation
+    if any(given.pool == number and given.mask >> node & 1 for number, node in state.troubled):
         state.capacity_changed()
     if not run.cancelled and goes_back(event.outcome, run.workload.resume or run.recalled):
         admit(state, Pending(run.workload, run.attempt + 1), known=True)
@@ -327,8 +327,26 @@ def drop_hold(state: State, pending: Pending) -> None:
             state.claims += 1
 
 
+def charge_reservation(state: State, reservation_id: str, sign: int) -> None:
+    """Charge its account for it from its begin to its end, used or not."""
+    if (sign > 0) == (reservation_id in state.charging):
+        return
+    if sign > 0:
+        reservation, hold = state.reservations[reservation_id], state.reserved.get(reservation_id)
+        account = state.leaf_for(AccountPath(reservation.account))
+        if hold is None or account is None:
+            return
+        rate = hold.mask.bit_count() * hold.slots_per_node * state.cluster.pools[hold.pool].weight
+        state.charging[reservation_id] = (account, rate)
+    account, rate = state.charging[reservation_id]
+    for above in account.lineage:
+        above.usage.change_rate(state.now, sign * rate)
+    if sign < 0:
+        del state.charging[reservation_id]
+
+
 def end_reservation(state: State, reservation_id: str) -> None:
-    state.charge_reservation(reservation_id, -1)
+    charge_reservation(state, reservation_id, -1)
     for run in state.runs.values():
         if run.reservation == reservation_id:
             leave_reservation(state, run)

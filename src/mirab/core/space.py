@@ -79,13 +79,13 @@ class Space:
 
         Limits are mostly longer than runs: the gang will often start well before a far T.
         """
-        until = 0
-        if not hold.claim:
-            policy, until = self.policy, hold.until
-            usual = hold.granted_at + policy.min_runtime_cap + policy.grace_max
+        if hold.claim:
+            return Kept(hold.mask, 0, hold.workload_id)
+        policy, until = self.policy, hold.until
+        usual = hold.granted_at + policy.min_runtime_cap + policy.grace_max
+        if usual < until:
             soon = self.now + max(policy.urgent_minimum, policy.guest_minimum) + policy.grace_max
-            if usual < until or soon < until:
-                until = min(until, max(usual, soon))
+            until = min(until, max(usual, soon))
         return Kept(hold.mask, until, hold.workload_id)
 
     def keep_reserved(self, hold: Hold) -> None:

@@ -104,19 +104,22 @@ class State:
     def fold(self, event: Event) -> None:
         """Take in one fact. Facts come in order of time; one that is late counts from now."""
         self.folded += 1
-        self.now = max(self.now, event.at)
+        if event.at > self.now:
+            self.now = event.at
         facts.FACTS[type(event)](self, event)
 
     def advance(self, now: Instant) -> None:
         """Let time pass: commitments settle, minimums end."""
-        self.now = max(self.now, now)
+        if now > self.now:
+            self.now = now
         self._settle_until(now)
         self._expose_until(now)
         self._miss_until(now)
-        self._enforce_exemptions(now)
-        for reservation in list(self.reservations.values()):
+        if self.exemptions or self.exemptions_in_force:
+            self._enforce_exemptions(now)
+        for reservation in list(self.reservations.values()) if self.reservations else ():
             if reservation.begin <= now < reservation.end:
-                self.charge_reservation(reservation.id, +1)
+                folding.charge_reservation(self, reservation.id, +1)
 
     def _settle_until(self, now: Instant) -> None:
         while self.settlements and self.settlements[0][0] <= now:
@@ -355,8 +358,13 @@ class State:
         """Its nodes are taken, and it is among the runs."""
         self.banks[run.allocation.pool].take(run.allocation)
         self.runs[run.id] = self.running[run.workload.id] = run
+        self.count_running(run, +1)
+
+    def count_running(self, run: Run, sign: int) -> None:
+        """Its slots count as running (+1), or no more (-1), in its account and all above."""
+        rate = sign * self.uncharged_rate(run)
         for account in run.account.lineage:
-            account.running += self.uncharged_rate(run)
+            account.running += rate
 
     def _forget_shape(self, queue: Queue) -> None:
         shapes = queue.user.account.shapes
@@ -423,23 +431,6 @@ class State:
     def uncharged_rate(self, run: Run) -> ChargeRate:
         """What a run under no minimum would be charged, for the order among its like."""
         return run.allocation.slots * self.cluster.pools[run.allocation.pool].weight
-
-    def charge_reservation(self, reservation_id: str, sign: int) -> None:
-        """Charge its account for it from its begin to its end, used or not."""
-        if (sign > 0) == (reservation_id in self.charging):
-            return
-        if sign > 0:
-            reservation, hold = self.reservations[reservation_id], self.reserved.get(reservation_id)
-            account = self.leaf_for(AccountPath(reservation.account))
-            if hold is None or account is None:
-                return
-            rate = hold.mask.bit_count() * hold.slots_per_node * self.cluster.pools[hold.pool].weight
-            self.charging[reservation_id] = (account, rate)
-        account, rate = self.charging[reservation_id]
-        for above in account.lineage:
-            above.usage.change_rate(self.now, sign * rate)
-        if sign < 0:
-            del self.charging[reservation_id]
 
     def capacity_changed(self) -> None:
         self.window.set_capacity(self.now, self.schedulable())
