@@ -37,6 +37,8 @@ ALLOWED: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/api/v1/share/{path:path}"): EVERYBODY,
     ("GET", "/api/v1/budgets"): EVERYBODY,
     ("PUT", "/api/v1/budgets"): frozenset({"mia", "adv", "adm"}),
+    ("GET", "/api/v1/budgets/history"): EVERYBODY,
+    ("POST", "/api/v1/budgets/changes"): frozenset({"mia", "adv", "adm"}),
     ("GET", "/api/v1/nodes"): EVERYBODY,
     ("GET", "/api/v1/nodes/{name}"): EVERYBODY,
     ("POST", "/api/v1/nodes/{name}/drain"): OPERATORS,
@@ -94,6 +96,9 @@ def request(service: Stage, method: str, path: str, job_id: str) -> tuple[str, d
         rest["json"] = {"user": "zoe", "grants": [{"role": "researcher"}]}
     elif (method, path) == ("PUT", "/api/v1/budgets"):
         rest["json"], rest["headers"] = {"budgets": changed_budgets(service), "why": "a try"}, {"If-Match": "*"}
+    elif path.endswith("/budgets/changes"):
+        changed = changed_budgets(service)["vision"]["children"]
+        rest["json"] = {"edits": {"vision": changed}, "why": "a try"}
     elif method == "POST":
         rest["json"] = {"xid": 13} if path.endswith("/report") else {}
     return address, rest

@@ -13,8 +13,9 @@ from mirab.cli.budgetpush import push
 def command() -> None:
     """Budgets as decisions: who holds which share, since when, by whose word, for what, until which review.
 
-    FILE is a YAML file with a section `budgets:`. Its history is kept beside it, in FILE with the ending
-    .history.jsonl; comments and everything else in the file stay as they are. Only `push` talks to a service.
+    Without FILE, or with --server, they are those of the live service. FILE is a YAML file with a section `budgets:`;
+    its history is kept beside it, in FILE with the ending .history.jsonl; comments and everything else in the file stay
+    as they are. `push` makes the budgets of a file those of the service.
     """
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mirab.cli.budgetservice import SERVER, SERVICE, book_of, meant, one, proposed, service_book
 from mirab.cli.budgettools import (
     AUTHOR,
     BASE,
@@ -25,6 +26,7 @@ from mirab.cli.budgettools import (
     sentences,
     tell_changeset,
 )
+from mirab.cli.client import open_client
 from mirab.cli.output import check_input, emit, to_json
 
 if TYPE_CHECKING:
@@ -38,14 +40,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _deciding(command: F) -> F:
-    for option in reversed((AUTHOR, REASON, FROM, BASE, EVIDENCE, TIMEZONE, JSON)):
+    for option in reversed((AUTHOR, REASON, FROM, BASE, EVIDENCE, TIMEZONE, JSON, SERVER)):
         command = option(command)
     return command
 
 
 @click.command("set")
-@click.argument("file")
-@click.argument("shares", nargs=-1, metavar="[ACCOUNT=SHARE]...")
+@click.argument("words", nargs=-1, metavar="[FILE] [ACCOUNT=SHARE]...")
 @click.option("--owner", metavar="NAME", help="Who answers for the accounts named.")
 @click.option("--review", metavar="DATE", help="When they are to be looked at again.")
 @click.option("--hypothesis", metavar="TEXT", help="What they are to achieve.")
@@ -60,7 +61,7 @@ def _deciding(command: F) -> F:
 @click.option("--with", "source", metavar="YAML", help="The whole tree of another file, as one changeset.")
 @click.option("--as-edited", is_flag=True, help="Record what was edited in FILE by hand.")
 @_deciding
-def set_(file: str, shares: tuple[str, ...], source: str | None, as_edited: bool, **given: Any) -> None:
+def set_(words: tuple[str, ...], source: str | None, as_edited: bool, **given: Any) -> None:
     """Change shares and terms, in one changeset: all of it, or nothing.
 
     ACCOUNT=SHARE sets a share (language/data=25%); several change together, and an account that is not there is made.
@@ -69,14 +70,17 @@ def set_(file: str, shares: tuple[str, ...], source: str | None, as_edited: bool
     """
     from mirab.study.budgetbook import take_in
 
+    file, shares = meant(words, given["server"])
     calendar = calendar_of(given["timezone"])
     structure = any(given[name] for name in ("rename", "merge", "close", "split"))
     if ((as_edited or source) and (shares or structure)) or (as_edited and (source or given["begin"])):
         raise click.UsageError("--as-edited and --with stand alone: they are a whole tree")
     if as_edited:
+        if file is None:
+            raise click.UsageError("--as-edited needs FILE: the service is not edited by hand")
         with sentences():
             made = take_in(check_input(file), author_of(given["author"]), given["reason"], now_ms, calendar)
-        tell_changeset(file, made, given["as_json"], calendar)
+        tell_changeset(file, opened(file, calendar).history, made, given["as_json"])
         return
     if not (shares or structure or source):
         raise click.UsageError("nothing is to change: write ACCOUNT=SHARE, or --rename, --merge, --close or --split")
@@ -159,20 +163,21 @@ def _terms(shares: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[st
 
 
 @click.command()
-@click.argument("file")
-@click.argument("account", required=False)
+@click.argument("words", nargs=-1, metavar="[FILE] [ACCOUNT]")
 @click.option("--outcome", metavar="TEXT", help="What was found, beside what the budget was to achieve.")
 @click.option("--next", "next_review", metavar="DATE", help="When to look again. Default: never.")
 @_deciding
-def review(file: str, account: str | None, outcome: str | None, next_review: str | None, **given: Any) -> None:
+def review(words: tuple[str, ...], outcome: str | None, next_review: str | None, **given: Any) -> None:
     """The reviews that are due; with ACCOUNT and --outcome, hold one and record what was found."""
     from mirab.study.budgettext import day, review_sections, reviews
 
+    file, rest = meant(words, given["server"])
+    account = one(rest, "account")
     calendar = calendar_of(given["timezone"])
-    if account is None:
+    if not account:
         today = day(now_ms())
         with sentences():
-            budgets = opened(file, calendar).at(now_ms())
+            budgets = book_of(file, given["server"], calendar).at(now_ms())
         if given["as_json"]:
             due = [{"account": path, "review": each.review, "owner": each.owner, "hypothesis": each.hypothesis}
                    for path, each in reviews(budgets, today)]  # fmt: skip
@@ -189,18 +194,18 @@ def review(file: str, account: str | None, outcome: str | None, next_review: str
 
 
 @click.command()
-@click.argument("file")
-@click.argument("version", type=int)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] VERSION")
 @_deciding
-def revert(file: str, version: int, **given: Any) -> None:
+def revert(words: tuple[str, ...], **given: Any) -> None:
     """Take a decision back, as a decision of its own: nothing is erased.
 
     One that is planned is cancelled. One whose accounts were changed again since is told, and stays.
     """
-    from mirab.study.budgetbook import change
     from mirab.study.budgethistory import Draft, reverting
     from mirab.study.budgettext import day
 
+    file, rest = meant(words, given["server"])
+    version = _version(one(rest, "version"))
     calendar = calendar_of(given["timezone"])
 
     def make(book: Book, now: int) -> Draft:
@@ -209,27 +214,28 @@ def revert(file: str, version: int, **given: Any) -> None:
         edits = reverting(book.history, version, now, day(now))
         at = at if edits else target.effective_at
         base = book.history.head if given["base"] is None else given["base"]
-        return Draft(
-            author_of(given["author"]), given["reason"], base, edits, at, version, evidence_of(given["evidence"])
-        )
+        return Draft(_author(file, given), given["reason"], base, edits, at, version, evidence_of(given["evidence"]))
 
-    with sentences():
-        made = change(check_input(file), make, author_of(given["author"]), now_ms, calendar)
-    tell_changeset(file, made, given["as_json"], calendar)
+    _record(file, calendar, given, make)
+
+
+def _version(text: str) -> int:
+    if not (text.isdigit() and text.isascii()):
+        raise click.UsageError(f"{text or 'nothing'!r} is no version: `mirab budget log` shows their numbers")
+    return int(text)
 
 
 def _decide(
-    file: str, calendar: Calendar, given: Mapping[str, Any], edits: Callable[[Budgets, str], list[ChildrenSet]]
+    file: str | None, calendar: Calendar, given: Mapping[str, Any], edits: Callable[[Budgets, str], list[ChildrenSet]]
 ) -> None:
     """Record what was asked for, on the tree that it will meet."""
-    from mirab.study.budgetbook import change
     from mirab.study.budgethistory import Draft
     from mirab.study.budgettext import day
 
     now = now_ms()
     at = moment(given["begin"], calendar) if given["begin"] else None
     at = None if at is not None and day(at) == day(now) and at <= now else at
-    author, evidence = author_of(given["author"]), evidence_of(given["evidence"])
+    author, evidence = _author(file, given), evidence_of(given["evidence"])
 
     def make(book: Book, now: int) -> Draft:
         when = now if at is None else at
@@ -237,6 +243,32 @@ def _decide(
         made = tuple(edits(book.history.at(when), day(when)))
         return Draft(author, given["reason"], base, made, at, 0, evidence)
 
-    with sentences():
-        made = change(check_input(file), make, author, now_ms, calendar)
-    tell_changeset(file, made, given["as_json"], calendar)
+    _record(file, calendar, given, make)
+
+
+def _author(file: str | None, given: Mapping[str, Any]) -> str:
+    """Who decides; the service knows by itself.
+
+    Raises:
+        click.UsageError: an author for a decision of the service.
+    """
+    if file is not None:
+        return author_of(given["author"])
+    if given["author"] is not None:
+        raise click.UsageError("--author is for files: the service knows who you are")
+    return "you"
+
+
+def _record(file: str | None, calendar: Calendar, given: Mapping[str, Any], make: Callable[[Book, int], Draft]) -> None:
+    """One changeset, in the file's history or in the service's."""
+    from mirab.study.budgetbook import change
+
+    if file is None:
+        with open_client(given["server"]) as client, sentences():
+            book = service_book(client)
+            made, history = proposed(client, make(book, book.history.later(now_ms())))
+    else:
+        with sentences():
+            made = change(check_input(file), make, author_of(given["author"]), now_ms, calendar)
+        history = opened(file, calendar).history
+    tell_changeset(file or SERVICE, history, made, given["as_json"])

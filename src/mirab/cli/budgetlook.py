@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mirab.cli.budgetservice import SERVER, SERVICE, book_of, meant, one
 from mirab.cli.budgettools import JSON, TIMEZONE, calendar_of, check_account, draw, moment, now_ms, opened, sentences
 from mirab.cli.exits import NotFoundError
 from mirab.cli.output import emit, say, to_json
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file")
-@click.argument("account", required=False, default="")
+@click.argument("words", nargs=-1, metavar="[FILE] [ACCOUNT]")
 @click.option("--at", metavar="DATE", help="The tree in force on that day, past or future. Default: now.")
 @TIMEZONE
 @JSON
-def show(file: str, account: str, at: str | None, timezone: str | None, as_json: bool) -> None:
+@SERVER
+def show(words: tuple[str, ...], at: str | None, timezone: str | None, as_json: bool, server: str | None) -> None:
     """The tree in force: shares, owners, reviews; of ACCOUNT and what lies below it, where one is named."""
     from mirab.logs.budgetedit import date_text
     from mirab.study.budgethistory import blamed
@@ -32,8 +33,10 @@ def show(file: str, account: str, at: str | None, timezone: str | None, as_json:
 
     calendar = calendar_of(timezone)
     when = moment(at, calendar) if at else now_ms()
+    file, rest = meant(words, server)
+    account = one(rest, "account")
     with sentences():
-        book = opened(file, calendar)
+        book = book_of(file, server, calendar)
         budgets = book.at(when)
         blame = blamed(book.history, when)
     check_account(budgets, account)
@@ -48,29 +51,39 @@ def show(file: str, account: str, at: str | None, timezone: str | None, as_json:
             )
         )
         return
-    title = f"Budgets of {file} on {day(when)}" + (f", version {book.history.head}" if book.history.head else "")
+    title = f"Budgets of {file or SERVICE} on {day(when)}" + (
+        f", version {book.history.head}" if book.history.head else ""
+    )
     draw(show_sections(title, budgets, account, blame, day(when)))
     for each in book.history.planned(when):
         say(f"Planned from {date_text(each.effective_at)}: version {each.version} of {each.author}, {each.reason}")
 
 
 @click.command()
-@click.argument("file")
-@click.argument("other", required=False)
+@click.argument("words", nargs=-1, metavar="[FILE] [OTHER]")
 @click.option(
     "--version", "versions", metavar="N", type=int, multiple=True, help="From this version; twice: between two."
 )
 @TIMEZONE
 @JSON
-def diff(file: str, other: str | None, versions: tuple[int, ...], timezone: str | None, as_json: bool) -> None:
-    """What differs between the budgets of FILE and those of OTHER, or between versions, or what was edited by hand."""
+@SERVER
+def diff(
+    words: tuple[str, ...], versions: tuple[int, ...], timezone: str | None, as_json: bool, server: str | None
+) -> None:
+    """What differs between the budgets of FILE and those of OTHER, or between versions, or what was edited by hand.
+
+    Of the service: between versions, or, with --server, between its budgets and those of OTHER.
+    """
     from mirab.study.budgetedits import term_changes
     from mirab.study.budgettext import change_json, diff_sections
 
+    file, rest = meant(words, server)
+    other = one(rest, "file to compare with") or None
     if len(versions) > 2 or (versions and other):
         raise click.UsageError("compare with OTHER, or with one --version, or between two")
+    calendar = calendar_of(timezone)
     with sentences():
-        title, before, after = _sides(opened(file, calendar_of(timezone)), other, versions, calendar_of(timezone))
+        title, before, after = _sides(book_of(file, server, calendar), other, versions, calendar)
     changes = term_changes(before, after)
     if as_json:
         emit(to_json({"changes": [change_json(change) for change in changes]}))
@@ -103,17 +116,19 @@ def _as_of(book: Book, number: int) -> Budgets:
 
 
 @click.command()
-@click.argument("file")
-@click.argument("account", required=False, default="")
+@click.argument("words", nargs=-1, metavar="[FILE] [ACCOUNT]")
 @TIMEZONE
 @JSON
-def log(file: str, account: str, timezone: str | None, as_json: bool) -> None:
+@SERVER
+def log(words: tuple[str, ...], timezone: str | None, as_json: bool, server: str | None) -> None:
     """Every decision, the latest first: who, when, why, from when on, and what it changed."""
     from mirab.study.budgethistory import logged
     from mirab.study.budgettext import log_json, log_sections
 
+    file, rest = meant(words, server)
+    account = one(rest, "account")
     with sentences():
-        entries = logged(opened(file, calendar_of(timezone)).history)
+        entries = logged(book_of(file, server, calendar_of(timezone)).history)
     if as_json:
         emit(to_json({"changesets": log_json(entries, account)}))
     else:
@@ -121,17 +136,19 @@ def log(file: str, account: str, timezone: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("file")
-@click.argument("account", required=False, default="")
+@click.argument("words", nargs=-1, metavar="[FILE] [ACCOUNT]")
 @TIMEZONE
 @JSON
-def blame(file: str, account: str, timezone: str | None, as_json: bool) -> None:
+@SERVER
+def blame(words: tuple[str, ...], timezone: str | None, as_json: bool, server: str | None) -> None:
     """For each account: which decision put its share there, whose it was, and why."""
     from mirab.study.budgethistory import blamed
     from mirab.study.budgettext import blame_sections, show_json
 
+    file, rest = meant(words, server)
+    account = one(rest, "account")
     with sentences():
-        book = opened(file, calendar_of(timezone))
+        book = book_of(file, server, calendar_of(timezone))
         if not book.history.head:
             raise NotFoundError(f"{file} has no history yet: the first `mirab budget set` begins it.")
         budgets, found = book.history.at(now_ms()), blamed(book.history, now_ms())

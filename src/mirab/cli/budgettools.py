@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mirab.model.accounts import Budgets
     from mirab.model.changesets import Changeset
     from mirab.study.budgetbook import Book
+    from mirab.study.budgethistory import History
     from mirab.study.tables import Section
 
 TIMEZONE = click.option("--timezone", metavar="ZONE", help="Of dates without one, such as Europe/Berlin. Default: UTC.")
@@ -102,13 +103,13 @@ def draw(sections: Sequence[Section]) -> None:
     show(sections)
 
 
-def tell_changeset(file: str, made: Changeset, as_json: bool, calendar: Calendar) -> None:
+def tell_changeset(where: str, history: History, made: Changeset, as_json: bool) -> None:
     """What was recorded, with what it changes."""
     from mirab.logs.budgetedit import date_text
     from mirab.study.budgethistory import logged
     from mirab.study.budgettext import change_text, changeset_json
 
-    entry = logged(opened(file, calendar).history)[made.version - 1]
+    entry = logged(history)[made.version - 1]
     if as_json:
         emit(to_json(changeset_json(made, entry.changes, entry.cancelled)))
         return
@@ -116,7 +117,7 @@ def tell_changeset(file: str, made: Changeset, as_json: bool, calendar: Calendar
     emit(
         "\n".join(
             [
-                f"Version {made.version} of {file}, by {made.author}{held}",
+                f"Version {made.version} of {where}, by {made.author}{held}",
                 *(f"  {change_text(each)}" for each in entry.changes),
             ]
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,15 @@ from mirab.model.accounts import Budget, Budgets
 from mirab.model.changesets import applied, parent_of
 from mirab.model.codec import encode
 from mirab.model.events import BudgetsChanged
-from mirab.model.units import SECOND, AccountPath, Instant, format_share
+from mirab.model.units import AccountPath, Instant, format_share
 from mirab.service.auth.principal import Principal
-from mirab.service.desk.errors import DeskError, denied, invalid
+from mirab.service.desk.changesets import Changesets, day
+from mirab.service.desk.errors import DeskError, conflict, denied, invalid
 from mirab.service.desk.forms import check_word
 from mirab.service.desk.office import BRIEF, Office, audited
 from mirab.service.inbox import Entry
 from mirab.study.budgetedits import TermChange, difference, term_changes
+from mirab.study.budgethistory import BudgetConflictError, Draft, History, recorded
 
 ANY_VERSION = "*"
 LARGEST = 256 << 10
@@ -34,6 +35,8 @@ LARGEST = 256 << 10
 DEEPEST = 100
 PLACE = Path("budgets")
 LONGEST_NAME = 128
+SHOWN = 5
+"""So many changes of others are told one by one."""
 WORDS = ("owner", "review", "hypothesis", "outcome", "closed")
 
 
@@ -76,17 +79,18 @@ def _plain(budget: Budget) -> dict[str, Any]:
 class BudgetCommands:
     """For managers, below their own account, and admins."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Office, changesets: Changesets) -> None:
         self._office = office
+        self._changesets = changesets
 
     def now(self) -> BudgetsNow:
         """What is in force, and who decided it."""
         with self._office.live.reading() as state:
-            budgets = state.budgets
-        last = next(iter(self._office.live.store.audit(action="budget.set", limit=1)[0]), None)
-        if last is None:
+            budgets, history, now = state.budgets, self._changesets.history, state.now
+        made = [each for each in history.active() if each.effective_at <= now]
+        if len(made) < 2:
             return BudgetsNow(budgets, version_of(budgets))
-        return BudgetsNow(budgets, version_of(budgets), last.at, last.who, last.why)
+        return BudgetsNow(budgets, version_of(budgets), made[-1].effective_at, made[-1].author, made[-1].reason)
 
     def set(self, who: Principal, budgets: Any, base_version: str, why: str) -> BudgetsNow:
         """Replace the tree. Accounts that it leaves out are closed: what they used stays accounted for.
@@ -105,18 +109,33 @@ class BudgetCommands:
         wanted = read_budgets(budgets)
 
         def build(state: State, now: Instant) -> Entry:
-            _check_version(state.budgets, base_version)
+            history = self._changesets.history
+            _check_version(state.budgets, base_version, history)
             after = successor(state.budgets, wanted, now)
             changes = term_changes(state.budgets, after)
-            _check_rights(who, changes)
+            check_rights(who, changes)
             if not changes:
                 return Entry()
+            edits = tuple(difference(state.budgets, after))
+            kept = self._changesets.keep(after_draft(history, Draft(who.user, why, history.head, edits), now))
             before = version_of(state.budgets)
             entry = audited(who, now, "budget.set", "budgets", before, f"{version_of(after)}: {told(changes)}", why)
-            return Entry((BudgetsChanged(now, after, who.user, why),), (entry,))
+            return Entry((BudgetsChanged(now, after, who.user, why),), (entry, kept))
 
         self._office.live.send(build)
         return self.now()
+
+
+def after_draft(history: History, draft: Draft, now: Instant) -> History:
+    """The history with one more changeset; what it contradicts as a refusal."""
+    try:
+        return recorded(history, draft, now)
+    except BudgetConflictError as error:
+        other = error.other
+        extra = {} if other is None else {"by": other.author, "changeset": other.version}
+        raise conflict(str(error), version=history.head, **extra) from None
+    except ValueError as error:
+        raise invalid(str(error)) from None
 
 
 def read_budgets(given: Any) -> Budgets:
@@ -163,10 +182,9 @@ def checked(budgets: Budgets) -> Budgets:
 
 def successor(before: Budgets, wanted: Budgets, now: Instant) -> Budgets:
     """The tree that follows: as wanted, with accounts that are left out closed, and what only the ledger knows kept."""
-    today = datetime.fromtimestamp(now / SECOND, UTC).date().isoformat()
     wanted = Budgets(tuple(_carried("", budget, before) for budget in wanted.roots))
     try:
-        return applied(before, difference(before, wanted, closing=today))
+        return applied(before, difference(before, wanted, closing=day(now)))
     except ValueError as error:
         raise invalid(str(error)) from None
 
@@ -187,18 +205,31 @@ def _carried(parent: str, budget: Budget, before: Budgets) -> Budget:
     )
 
 
-def _check_version(present: Budgets, base_version: str) -> None:
+def _check_version(present: Budgets, base_version: str, history: History) -> None:
     version = version_of(present)
     if base_version not in (ANY_VERSION, version):
         raise DeskError(
             "precondition",
             f"the budgets have changed since you read them (they are at version {version}, you saw "
-            f"{base_version[:40] or 'none'}): read them again, then make your change to those",
+            f"{base_version[:40] or 'none'}){_since(history, base_version)}: read them again, then make your change "
+            "to those",
             version=version,
         )
 
 
-def _check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
+def _since(history: History, base_version: str) -> str:
+    """Who has changed what since a version; "" where the history does not know that version."""
+    steps = history.steps()
+    place = next((at for at, step in reversed(list(enumerate(steps))) if version_of(step[2]) == base_version), None)
+    if place is None:
+        return ""
+    made = steps[place + 1 :][-SHOWN:]
+    return "; since then " + "; ".join(
+        f"{each.author} changed {told(term_changes(before, after))} ({each.reason})" for each, before, after in made
+    )
+
+
+def check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
     """The division of an account is its managers' affair: each changed account's parent is asked for."""
     for path in dict.fromkeys(path for change in changes for path in _touched(change)):
         parent = parent_of(path)

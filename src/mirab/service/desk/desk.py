@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mirab.core.state import State
 from mirab.model.records import JobRow
+from mirab.model.units import Instant
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.book import Book
 from mirab.service.desk.budgets import BudgetCommands, BudgetsNow
+from mirab.service.desk.changesets import Changesets
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.followers import Followers
 from mirab.service.desk.forms import Limits
@@ -16,9 +19,10 @@ from mirab.service.desk.identity import RunAs, run_as
 from mirab.service.desk.jobs import JobCommands
 from mirab.service.desk.nodes import NodeCommands, Reported
 from mirab.service.desk.office import Office
+from mirab.service.desk.portfolio import Portfolio
 from mirab.service.desk.rehearsal import DryRun, refused, rehearsed, told
 from mirab.service.desk.sandbox import Sandbox
-from mirab.service.desk.submit import Submissions, SubmitReply
+from mirab.service.desk.submit import Accepted, Submissions, SubmitReply
 from mirab.service.views.waiting import names_of
 
 if TYPE_CHECKING:
@@ -48,12 +52,16 @@ class Desk:
         self._submissions = Submissions(office)
         self._jobs = JobCommands(office)
         self._nodes = NodeCommands(office)
-        self._budgets = BudgetCommands(office)
+        changesets = Changesets(live)
+        self._budgets = BudgetCommands(office, changesets)
+        self.portfolio = Portfolio(office, changesets)
         with live.reading() as state:
             book.load(state)
+            self.portfolio.load(state)
         live.subscribe(lambda seq, facts, plan: book.hear(facts, plan))
         live.add_source(followers)
         live.add_timer(followers.timer)
+        self.portfolio.join(live)
 
     # --- jobs -------------------------------------------------------------------------------------------------------
     def submit(self, who: Principal, request: Any, key: str | None = None) -> SubmitReply:
@@ -84,6 +92,10 @@ class Desk:
     def _check_takes_jobs(self) -> None:
         if self._submit_there:
             raise DeskError("conflict", self._submit_there)
+
+    def rehearse(self, who: Principal, request: Any, state: State, now: Instant) -> Accepted:
+        """The facts by which it would come in, without a number and without a trace; see `dry_run`."""
+        return self._submissions.rehearse(who, request, state, now)
 
     def cancel(self, who: Principal, ids: Sequence[str], why: str = "") -> list[JobRow]:
         return self._jobs.cancel(who, ids, why)

@@ -1,0 +1,110 @@
+"""`mirab budget` and its kin against a real service: the same commands as for a file, without the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.api.stage import Stage, stage
+from tests.cli.conftest import Mirab, mirab
+
+__all__ = ["mirab"]
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    structlog.configure(processors=[_nothing])
+    try:
+        with stage(tmp_path) as running:
+            monkeypatch.setenv("MIRAB_SERVER", running.url)
+            act_as(running, monkeypatch, "adm")
+            yield running
+    finally:
+        structlog.reset_defaults()
+
+
+def _nothing(*_: object) -> Any:
+    """The service's own log is not what the command says."""
+    raise structlog.DropEvent
+
+
+def act_as(service: Stage, monkeypatch: pytest.MonkeyPatch, user: str) -> None:
+    monkeypatch.setenv("MIRAB_TOKEN", service.tokens[user])
+
+
+def test_shares_are_set_and_the_history_tells(served: Stage, mirab: Mirab, monkeypatch: pytest.MonkeyPatch) -> None:
+    act_as(served, monkeypatch, "mia")
+    made = mirab("budget", "set", "vision/image=40%", "--owner", "ida", "--why", "image grows")
+    assert made.code == 0, made.err
+    assert made.out.startswith("Version 2 of the service, by mia\n  vision/image")
+    shown = json.loads(mirab("budget", "show", "vision", "--json").out)
+    assert [(row["account"], row["share"], row["owner"]) for row in shown["budgets"]][-1] == (
+        "vision/image", "40%", "ida",
+    )  # fmt: skip
+    entries = json.loads(mirab("budget", "log", "--json").out)["changesets"]
+    assert [(each["version"], each["author"], each["reason"]) for each in entries] == [
+        (1, "cluster file", "as the ledger began"), (2, "mia", "image grows"),
+    ]  # fmt: skip
+    blamed = {row["account"]: row for row in json.loads(mirab("budget", "blame", "--json").out)["accounts"]}
+    assert (blamed["vision/image"]["author"], blamed["llm"]["author"]) == ("mia", "cluster file")
+    told = json.loads(mirab("budget", "diff", "--version", "1", "--json").out)["changes"]
+    assert [each["after"] for each in told if each["term"] == "share"] == ["40%"]
+    assert mirab("budget", "revert", "2", "--why", "no use").out.startswith("Version 3 of the service, by mia")
+    assert json.loads(mirab("budget", "show", "--json").out)["budgets"][-1]["account"] == "llm"
+
+
+def test_what_was_seen_and_what_was_meant_decide(served: Stage, mirab: Mirab, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mirab("budget", "set", "vision/image=40%", "--why", "one").code == 0
+    late = mirab("budget", "set", "vision/video=60%", "--why", "two", "--base", "1")
+    assert late.code == 5
+    assert "version 2 of adm has changed what lies under vision" in late.sentence
+    over = mirab("budget", "set", "vision/video=70%", "--why", "more")
+    assert "video 70%" in over.sentence
+    assert "more than 100%" in over.sentence
+    assert mirab("budget", "set", "vision/image=40%", "--why", "again").code == 1
+    assert "--author is for files" in mirab("budget", "set", "llm=1%", "--author", "x", "--why", "y").err
+    act_as(served, monkeypatch, "ada")
+    assert mirab("budget", "set", "vision/image=30%", "--why", "mine").code == 4
+
+
+def test_a_date_plans_it_and_evidence_stays_with_it(served: Stage, mirab: Mirab, tmp_path: Path) -> None:
+    found = tmp_path / "whatif.json"
+    found.write_text("{}")
+    day = (datetime.now(UTC) + timedelta(days=9)).date().isoformat()
+    made = mirab("budget", "set", "llm=40%", "--from", day, "--why", "spring", "--evidence", found)
+    assert made.code == 0, made.err
+    assert f", from {day}" in made.out
+    shown = mirab("budget", "show")
+    assert f"Planned from {day}" in shown.err
+    assert json.loads(mirab("budget", "log", "--json").out)["changesets"][1]["evidence"].startswith(
+        "whatif.json sha256:"
+    )
+    later = json.loads(mirab("budget", "show", "llm", "--at", day, "--json").out)["budgets"]
+    assert later[0]["share"] == "40%"
+
+
+def test_reviews_are_held_and_accounts_renamed(served: Stage, mirab: Mirab) -> None:
+    assert (
+        mirab("budget", "set", "llm", "--review", "2024-01-01", "--hypothesis", "a paper", "--why", "a date").code == 0
+    )
+    assert json.loads(mirab("budget", "review", "--json").out)["due"][0]["account"] == "llm"
+    assert mirab("budget", "review", "llm", "--outcome", "two papers", "--next", "2099-01-01").code == 0
+    assert json.loads(mirab("budget", "review", "--json").out) == {"due": []}
+    assert mirab("budget", "set", "--rename", "llm=language", "--why", "its name").code == 0
+    assert "language" in served.desk.budgets().tree
+    assert mirab("budget", "set", "--split", "language=a:60%,b:40%", "--why", "two teams").code == 0
+    assert list(served.desk.budgets().tree["language"]["children"]) == ["a", "b"]
+
+
+def test_a_file_is_compared_with_the_service(served: Stage, mirab: Mirab, tmp_path: Path) -> None:
+    file = tmp_path / "budgets.yaml"
+    file.write_text("budgets:\n  vision: {share: 50%}\n  llm: {share: 40%}\n")
+    assert mirab("budget", "show", file).out.startswith(f"Budgets of {file}")
+    told = json.loads(mirab("budget", "diff", file, "--server", served.url, "--json").out)["changes"]
+    assert [(each["account"], each["after"]) for each in told if each["term"] == "share"] == [("llm", "40%")]
