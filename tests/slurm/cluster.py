@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mirab.backends.slurm.plugin import plugin_text
+
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol", "sinfo")
 ACCOUNTING = ("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb-install-db")
 PATIENCE_S = 60.0
@@ -59,6 +61,7 @@ class SlurmCluster:
         gpus: pretend GPUs of type h100 on each.
         accounting: start MariaDB and slurmdbd too, so that accounts and `sacct` are real.
         extra: further lines of slurm.conf.
+        plugin: with mirab's `job_submit.lua`, which reads the governed accounts from `governed` in the folder.
     """
 
     folder: Path
@@ -66,6 +69,7 @@ class SlurmCluster:
     gpus: int = 8
     accounting: bool = False
     extra: str = ""
+    plugin: bool = True
     daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
 
@@ -156,7 +160,7 @@ class SlurmCluster:
 
     def log(self, name: str) -> str:
         path = self.folder / "log" / f"{name}.log"
-        return path.read_text(errors="replace")[-3000:] if path.exists() else "(no log)"
+        return path.read_text(errors="replace")[-6000:] if path.exists() else "(no log)"
 
     def states(self) -> dict[str, str]:
         """State of each job that the controller knows, in Slurm's long words."""
@@ -200,6 +204,11 @@ class SlurmCluster:
                     for node in self.node_names)
         )  # fmt: skip
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+        (self.folder / "job_submit.lua").write_text(plugin_text(self.governed))
+
+    @property
+    def governed(self) -> Path:
+        return self.folder / "governed"
 
     @property
     def node_names(self) -> Sequence[str]:
@@ -233,6 +242,7 @@ class SlurmCluster:
             "SchedulerParameters=bf_interval=5,sched_min_interval=200000",
             "PriorityType=priority/basic",
             "SlurmctldTimeout=30",
+            "LogTimeFormat=iso8601_ms",
             "SlurmdTimeout=20",
             "InactiveLimit=0",
             "MinJobAge=300",
@@ -241,6 +251,7 @@ class SlurmCluster:
             "MessageTimeout=20",
             "DefMemPerNode=1000",
             *self._accounting_lines(),
+            *(["JobSubmitPlugins=lua"] if self.plugin else []),
             *(
                 f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={self.ports[name]} CPUs=64 "
                 f"RealMemory=500000 Gres=gpu:h100:{self.gpus} State=UNKNOWN"

@@ -120,9 +120,7 @@ def cluster_there(config: ServeConfig) -> Cluster:
     try:
         return cluster_of(nodes(runner_of(settings, True).read(commands.LIST_NODES)), "slurm", settings.weights)
     except (SlurmCommandError, ListingError) as error:
-        raise ConfigError(
-            f"--backend slurm: {error}. Is the controller up?"
-        ) from error
+        raise ConfigError(f"--backend slurm: {error}. Is the controller up?") from error
 
 
 def slurm_engine(config: ServeConfig, live: Live, cluster: Cluster) -> SlurmBackend:
@@ -157,10 +155,10 @@ def known_of(state: State, intents: Intents) -> Known:
     A drain that was decided last may not have reached Slurm yet: that the node looks well there says nothing.
     """
     begun: dict[RunId, int] = {}
-    expected: list[RunId] = []
+    expected: dict[RunId, list[NodeName]] = {}
     for run in state.runs.values():
         if run.started_at is None:
-            expected.append(run.id)
+            expected[run.id] = state.nodes_named(run.allocation.pool, run.allocation.mask)
         else:
             begun[run.id] = run.started_at
     waiting: dict[WorkloadId, str] = dict.fromkeys((*state.pending, *state.rejected), "")
@@ -173,4 +171,4 @@ def known_of(state: State, intents: Intents) -> Known:
             health[name] = DEGRADED
         elif trouble.health is Health.DOWN:
             health[name] = DOWN
-    return Known(begun, tuple(expected), waiting, health, state.now)
+    return Known(begun, expected, waiting, health, state.now)

@@ -187,7 +187,8 @@ class SlurmBackend:
         try:
             shown = self.runner.read(commands.GLANCE)
             before, now = set(self._glanced.splitlines()), set(shown.splitlines())
-            changed = sorted({line.partition(" ")[0] for line in before ^ now})
+            expected = {seen.job.id for seen in self.tracker.expected()}
+            changed = sorted({line.partition(" ")[0] for line in before ^ now} | expected)
             self._glanced = shown
             if not changed:
                 return

@@ -11,8 +11,8 @@ from mirab.model.units import NodeName
 
 Command: TypeAlias = tuple[str, ...]
 
-TOP_PRIORITY = 4_294_000_000
-"""Above what Slurm gives by itself: a job that mirab lets go is not overtaken by one that Slurm schedules."""
+TOP_PRIORITY = 4_294_967_000
+"""Above what Slurm gives by itself (`priority/basic` begins at 4,294,901,760): what mirab lets go is not overtaken."""
 MARK = "mirab:"
 """Begins the reason of every drain that is ours, so that those of operators are told apart."""
 
@@ -52,7 +52,7 @@ def hold(job: str, placed: bool = False) -> Command:
 
 
 def _mark(placed: bool) -> str:
-    return f"AdminComment={HELD_MARK} {PLACED_MARK}" if placed else f"AdminComment={HELD_MARK}"
+    return f"AdminComment={HELD_MARK},{PLACED_MARK}" if placed else f"AdminComment={HELD_MARK}"
 
 
 def start(job: str, nodes: Sequence[NodeName]) -> Sequence[Command]:

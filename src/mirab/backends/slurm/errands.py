@@ -30,6 +30,8 @@ from mirab.model.units import SECOND, Duration, Instant, RunId, WorkloadId
 
 START_PATIENCE: Duration = 20 * SECOND
 """So long a job that was let go may stay in the queue of Slurm before it is taken back."""
+SETTLED: Duration = 1500
+"""So long after it was let go, what a listing says of a job is newer than that."""
 STOP_AGAIN: Duration = 5 * SECOND
 """When a stop that could not be written is written again."""
 
@@ -79,24 +81,26 @@ class Errands:
         return self._steps[0].at if self._steps else None
 
     def _start(self, starts: Sequence[Start]) -> None:
-        wanted: list[tuple[Start, Sequence[Command]]] = []
         for action in starts:
             seen = self._tracker.find(action.workload_id)
             why = "Slurm no longer lists it" if seen is None else self._tracker.rules.left(seen.job)
             if why:
                 self._tracker.unreleased(action.workload_id)
                 self._tell([ActionRefused(self._clock(), action.run_id, "start", why)])
-            elif seen is not None and not seen.job.has_nodes:
-                self._tracker.released(action.workload_id, action.run_id, self._clock())
+            elif seen is not None and seen.run is None:
                 where = self._tracker.nodes.places.names(action.allocation)
-                wanted.append((action, commands.start(seen.job.id, where)))
-        wrong = iter(self._runner.write([command for _, told in wanted for command in told]))
-        for action, told in wanted:
-            words = [next(wrong) for _ in told]
-            seen = self._tracker.find(action.workload_id)
-            if seen is not None and (words[0] or words[1]):
-                log.warning("%s could not be let go: %s", action.workload_id, words[0] or words[1])
-                seen.since = 0
+                self._tracker.released(action.workload_id, action.run_id, where, self._clock())
+        self._let_go([seen for seen in self._tracker.expected() if seen.unwritten])
+
+    def _let_go(self, wanted: Sequence[Seen]) -> None:
+        """To their nodes, all in one write. What Slurm does not take yet is written again after the next look."""
+        told = [commands.start(seen.job.id, seen.where) for seen in wanted]
+        wrong = iter(self._runner.write([command for each in told for command in each]))
+        for seen, each in zip(wanted, told, strict=True):
+            words = [next(wrong) for _ in each]
+            seen.unwritten = bool(words[0] or words[1])
+            if seen.unwritten:
+                log.info("%s could not be let go yet: %s", seen.workload_id, words[0] or words[1])
 
     def _resumes(self, run_id: RunId) -> bool:
         seen = self._tracker.find(workload_of(run_id))
@@ -188,6 +192,9 @@ class Errands:
         self._runner.write(list(dict.fromkeys(self._holds(listed))))
         for seen in self._tracker.returning():
             self._warn(self._runner.write(commands.requeue(seen.job.id)))
+        for seen in self._tracker.expected():
+            self._check_let_go(seen)
+        self._let_go([seen for seen in self._tracker.expected() if seen.unwritten and not self._hangs(seen)])
         self._take_back([seen for seen in self._tracker.expected() if self._hangs(seen)])
 
     def _holds(self, listed: Sequence[SlurmJob]) -> Iterator[Command]:
@@ -201,6 +208,17 @@ class Errands:
                 yield commands.hold(str(job.job_id), job.placed)
             elif not governed and job.held_by == "mirab":
                 yield from commands.back_to_slurm(str(job.job_id), job.placed)
+
+    def _check_let_go(self, seen: Seen) -> None:
+        """Slurm undoes it when a requeue is over only after it was told; and its user may hold it meanwhile."""
+        job, now = seen.job, self._clock()
+        if not job.waits or now - seen.since < SETTLED or seen.unwritten:
+            return
+        if job.held_by == "user" and seen.expected is not None:
+            run_id, seen.expected = seen.expected, None
+            self._tell([ActionRefused(now, run_id, "start", "its user holds it")])
+        elif job.held_by == "mirab" or (job.eligible_at is not None and job.eligible_at > now):
+            seen.unwritten = True
 
     def _hangs(self, seen: Seen) -> bool:
         return seen.job.waits and self._clock() - seen.since > START_PATIENCE

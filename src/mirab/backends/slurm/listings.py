@@ -152,11 +152,15 @@ def _held_by(raw: dict[str, Json], state: str) -> str:
         return ""
     if USER_HOLD_MARK in text(raw.get("comment")).split():
         return "user"
-    return "mirab" if HELD_MARK in text(raw.get("admin_comment")).split() else told or "admin"
+    return "mirab" if HELD_MARK in _marks(raw) else told or "admin"
+
+
+def _marks(raw: dict[str, Json]) -> list[str]:
+    return text(raw.get("admin_comment")).replace(",", " ").split()
 
 
 def _placed(raw: dict[str, Json]) -> bool:
-    return PLACED_MARK in text(raw.get("admin_comment")).split()
+    return PLACED_MARK in _marks(raw)
 
 
 def _special(raw: dict[str, Json]) -> str:

@@ -9,7 +9,7 @@ from mirab.backends.slurm.contracts import Contract
 from mirab.backends.slurm.records import Booking, SlurmJob
 from mirab.model.events import Outcome
 from mirab.model.resources import Shape
-from mirab.model.units import SECOND, AccountPath, Instant, RunId, UserName, WorkloadId
+from mirab.model.units import SECOND, AccountPath, Instant, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
 
 OUTCOMES = {
@@ -37,7 +37,8 @@ class Seen:
         attempt: number of its last run.
         run: its present run, if it has one; begun: when that (or its last one) began, in Slurm's words.
         restarts: of the job when the run began; None = not known, as after a restart of mirab.
-        expected: a run that mirab has let go and that has not been seen running; since: when it was.
+        expected: a run that mirab has let go and that has not been seen running; since: when it was; where: its nodes;
+            unwritten: Slurm has not taken the command yet, as while the run before is still on its way out.
         held: why we told the scheduler that it may not start; "" = it may.
         asked: the outcome that mirab asked for when it told the run to stop; back: the job is to queue again;
             stopped_at: when it was really stopped, after its notice.
@@ -53,6 +54,8 @@ class Seen:
     restarts: int | None = None
     expected: RunId | None = None
     since: Instant = 0
+    where: tuple[NodeName, ...] = ()
+    unwritten: bool = False
     held: str = ""
     asked: Outcome | None = None
     back: bool = False

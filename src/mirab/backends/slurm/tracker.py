@@ -42,14 +42,14 @@ class Known:
     """What the state believes when mirab starts again.
 
     Attributes:
-        runs: of each that has begun, when; expected: those that have not.
+        runs: of each that has begun, when; expected: of those that have not, their nodes.
         waiting: workloads with no run, and why they are held ("" = they are not).
         health: nodes that are not up.
         at: the instant of the last record.
     """
 
     runs: Mapping[RunId, Instant] = field(default_factory=dict)
-    expected: Iterable[RunId] = ()
+    expected: Mapping[RunId, Sequence[NodeName]] = field(default_factory=dict)
     waiting: Mapping[WorkloadId, str] = field(default_factory=dict)
     health: Mapping[NodeName, str] = field(default_factory=dict)
     at: Instant = 0
@@ -86,9 +86,9 @@ class Tracker:
         for run_id, began in known.runs.items():
             seen = self._know(workload_of(run_id))
             seen.run, seen.attempt, seen.begun = run_id, int(run_id.rpartition(".")[2]), began
-        for run_id in known.expected:
+        for run_id, where in known.expected.items():
             self._know(workload_of(run_id))
-            self.released(workload_of(run_id), run_id, known.at)
+            self.released(workload_of(run_id), run_id, where, known.at)
         for workload_id, held in known.waiting.items():
             self._know(workload_id).held = held
 
@@ -101,11 +101,13 @@ class Tracker:
         seen = self.seen.get(job_of(workload_id))
         return seen if seen is not None and seen.workload_id == workload_id else None
 
-    def released(self, workload_id: WorkloadId, run_id: RunId, now: Instant) -> None:
-        """The job is about to be let go to its nodes as this run."""
+    def released(self, workload_id: WorkloadId, run_id: RunId, where: Sequence[NodeName], now: Instant) -> None:
+        """The job is about to be let go to these nodes as this run."""
         seen = self.find(workload_id)
         if seen is not None:
-            seen.expected, seen.since = run_id, now
+            if seen.expected != run_id:
+                seen.since = now
+            seen.expected, seen.where, seen.unwritten = run_id, tuple(where), True
 
     def unreleased(self, workload_id: WorkloadId) -> None:
         seen = self.find(workload_id)
@@ -273,10 +275,27 @@ class Tracker:
         given = self.nodes.places.allocation(job)
         if given is None:
             return
+        yield from self._give_way(job, now)
         seen.begins(RunId(f"{seen.workload_id}.{max(seen.attempt + 1, job.attempt)}"), job, started)
         assert seen.run is not None
         minimum = FOREVER if self.rules.left(job) else self.rules.minimum(job)
         yield facts.RunAdopted(started, seen.run, seen.workload_id, given, started, minimum)
+
+    def _give_way(self, job: SlurmJob, now: Instant) -> Iterator[Event]:
+        """Slurm has started something by itself where a run of mirab's was to begin: that one is taken back."""
+        for seen in self.expected():
+            shared = [name for name in seen.where if name in job.node_names]
+            if shared and any(self._crowded(name, job.gpus_per_node + seen.job.gpus_per_node) for name in shared):
+                run_id, seen.expected = seen.expected, None
+                assert run_id is not None
+                why = f"Slurm has started {job.id} on {', '.join(shared)}"
+                yield facts.ActionRefused(now, run_id, "start", why)
+
+    def _crowded(self, name: NodeName, more: int) -> bool:
+        """Whether a node has not so many GPUs beside those of the runs on it."""
+        node = self.nodes.listed.get(name)
+        used = sum(seen.job.gpus_per_node for seen in self.seen.values() if seen.run and name in seen.job.node_names)
+        return node is not None and node.gpus > 0 and used + more > node.gpus
 
     # --- what may start
     def _holding(self, job_id: str, job: SlurmJob, room: dict[int, int], now: Instant) -> Iterator[Event]:

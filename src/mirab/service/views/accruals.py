@@ -16,7 +16,7 @@ from mirab.model.events import Event, Outcome, goes_back
 from mirab.model.plans import Plan, Reject, Start
 from mirab.model.policy import Policy
 from mirab.model.reasons import InOrder
-from mirab.model.resources import Cluster
+from mirab.model.resources import Allocation, Cluster, nodes_of
 from mirab.model.trace import Trace
 from mirab.model.units import FOREVER, HOUR, WHOLE, AccountPath, Charge, Duration, Instant, NodeName
 from mirab.service.views.growth import grown
@@ -199,8 +199,14 @@ class Accruals:
         job = self.where.jobs.get(fact.workload_id)
         if job is not None and job.run is None:
             because = InOrder(job.workload.account, 0.0, False)
-            self._start(Start(fact.run_id, fact.workload_id, fact.allocation, fact.min_runtime, because))
+            self._start(Start(fact.run_id, fact.workload_id, self._free(fact.allocation), fact.min_runtime, because))
             self._started(facts_of.RunStarted(fact.at, fact.run_id))
+
+    def _free(self, given: Allocation) -> Allocation:
+        """The nodes of the allocation that have the slots: what the engine has given away twice counts once."""
+        pool, width = self.where.usage.pools[given.pool], given.slots_per_node
+        free = [node for node in nodes_of(given.mask) if pool.used(1 << node) + width <= pool.slots]
+        return given._replace(mask=sum(1 << node for node in free))
 
     def _started(self, fact: facts_of.RunStarted) -> None:
         run = self.where.runs.get(fact.run_id)

@@ -1,0 +1,174 @@
+"""Slurm executes, mirab decides: on a real Slurm, in front of and behind its back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirab.model.records import Grant
+from mirab.service.auth.principal import Principal
+from tests.slurm.cluster import SlurmCluster
+from tests.slurm.house import House, house, sbatch
+
+pytestmark = pytest.mark.slow
+
+OPS = Principal("ops", (Grant("admin", ""),), "test")
+WHOLE_NODE = ("-N1", "--gpus-per-node=8")
+
+
+@pytest.fixture
+def governed(slurm: SlurmCluster, tmp_path: Path) -> Iterator[House]:
+    with house(slurm, tmp_path / "mirab") as made:
+        made.govern("red", "blue")
+        made.start()
+        yield made
+
+
+def red(slurm: SlurmCluster, *options: str, minimum: str = "5s", **other: str) -> str:
+    return sbatch(slurm, *WHOLE_NODE, "-A", "red", f"--comment=mirab:min={minimum},grace=2s", *options, **other)
+
+
+def blue(slurm: SlurmCluster, *options: str, minimum: str = "5s", **other: str) -> str:
+    return sbatch(slurm, *WHOLE_NODE, "-A", "blue", f"--comment=mirab:min={minimum},grace=2s", *options, **other)
+
+
+def fill(governed: House, minimum: str = "5s") -> list[str]:
+    """Red runs on every node."""
+    jobs = [red(governed.slurm, minimum=minimum) for _ in range(governed.slurm.nodes)]
+    governed.wait(lambda: [governed.state(job) for job in jobs] == ["RUNNING"] * len(jobs), "red to run everywhere")
+    return jobs
+
+
+def test_a_gang_is_started_whole_where_mirab_wants_it_and_its_victims_come_back(governed: House) -> None:
+    slurm = governed.slurm
+    marks = slurm.folder / "out" / "notice"
+    jobs = [
+        sbatch(slurm, *WHOLE_NODE, "-A", "red", "--comment=mirab:min=5s,grace=30s,signal=USR1",
+               script=f"trap 'echo $SLURM_JOB_ID >>{marks}; exit 0' USR1\nsleep 600 & wait")
+        for _ in range(3)
+    ]  # fmt: skip
+    governed.wait(lambda: [governed.state(job) for job in jobs] == ["RUNNING"] * 3, "red to run everywhere")
+    gang = sbatch(slurm, "-N2", "--gpus-per-node=8", "-A", "blue", "--comment=mirab:min=20s")
+    governed.wait(lambda: governed.state(gang) == "RUNNING", "the gang to run")
+    row = governed.row(gang)
+    assert row is not None and len(row.node_names) == 2
+    victims = [job for job in jobs if governed.runs(job)[0].ended_at is not None]
+    assert [governed.runs(job)[0].outcome for job in victims] == ["PREEMPTED"] * 2
+    assert sorted(marks.read_text().split()) == sorted(victims)
+    slurm.run("scancel", gang)
+    governed.wait(lambda: [governed.state(job) for job in jobs] == ["RUNNING"] * 3, "the victims to run again")
+    assert [len(governed.runs(job)) for job in victims] == [2, 2]
+    for job in victims:
+        began, ended = governed.runs(job)[0].started_at, governed.runs(job)[0].ended_at
+        assert began is not None and ended is not None and ended - began >= 5_000
+
+
+def test_arrays_keep_their_limit_and_dependencies_are_waited_for(governed: House) -> None:
+    slurm = governed.slurm
+    array = red(slurm, "--array=0-3%2", script="sleep 3")
+    after = blue(slurm, f"--dependency=afterok:{array}", script="true")
+    most = 0
+
+    def all_done() -> bool:
+        nonlocal most
+        states = governed.listed()
+        tasks = [states.get(f"{array}_{task}", "") for task in range(4)]
+        most = max(most, tasks.count("RUNNING"))
+        assert "COMPLETED" not in (states[after],) or tasks == ["COMPLETED"] * 4
+        return states[after] == "COMPLETED"
+
+    governed.wait(all_done, "the array and what depends on it")
+    assert most <= 2
+    governed.wait(lambda: governed.state(after) == "COMPLETED", "the ledger to know")
+    assert [governed.state(f"{array}_{task}") for task in range(4)] == ["COMPLETED"] * 4
+
+
+def test_jobs_that_are_not_mirabs_are_left_alone(governed: House) -> None:
+    slurm = governed.slurm
+    other = sbatch(slurm, *WHOLE_NODE, "-A", "green")
+    chosen = red(slurm, "-w", "n1")
+    kept = red(slurm, "--hold")
+    governed.wait(lambda: slurm.states()[other] == slurm.states()[chosen] == "RUNNING", "Slurm to start its own")
+    governed.wait(lambda: governed.state(other) == governed.state(chosen) == "RUNNING", "the ledger to count them")
+    governed.wait(lambda: "its user" in governed.held(kept), "the user's hold to be seen")
+    wanted = [blue(slurm, minimum="1h") for _ in range(3)]
+    governed.wait(lambda: [slurm.states()[job] for job in wanted].count("RUNNING") == 1, "the free node to be used")
+    assert slurm.states()[other] == slurm.states()[chosen] == "RUNNING"
+    assert slurm.states()[kept] == "PENDING"
+    slurm.run("scontrol", "release", kept)
+    governed.wait(lambda: governed.held(kept) == "", "the release to be seen")
+    assert "JobHeldAdmin" in slurm.run("squeue", "-h", "-j", kept, "--format=%r")
+
+
+def test_what_users_do_behind_its_back(governed: House) -> None:
+    slurm = governed.slurm
+    first, second = red(slurm, minimum="1h"), red(slurm, minimum="1h")
+    governed.wait(lambda: governed.state(first) == governed.state(second) == "RUNNING", "both to run")
+    slurm.run("scontrol", "requeue", first)
+    governed.wait(lambda: len(governed.runs(first)) == 2 and governed.state(first) == "RUNNING", "it to run again")
+    assert governed.runs(first)[0].outcome == "REQUEUED"
+    slurm.run("scancel", second)
+    governed.wait(lambda: governed.state(second) == "CANCELLED", "the cancellation")
+    slurm.run("scontrol", "suspend", first)
+    service = governed.service
+    assert service is not None
+    governed.wait(lambda: service.live.state.runs[f"{first}.2"].suspended_at is not None, "the suspension")  # type: ignore[index]
+    slurm.run("scontrol", "resume", first)
+    governed.wait(lambda: service.live.state.runs[f"{first}.2"].suspended_at is None, "it to go on")  # type: ignore[index]
+    waiting = [red(slurm, minimum="1h") for _ in range(3)]
+    governed.wait(lambda: governed.state(waiting[2]) == "PENDING", "one to wait")
+    service.desk.cancel(OPS, [waiting[2]])
+    governed.wait(lambda: slurm.states()[waiting[2]] == "CANCELLED", "Slurm to hear of it")
+    slurm.run("scancel", first, *waiting[:2])
+    governed.wait(lambda: governed.state(first) == "CANCELLED", "the end")
+    slurm.run("scontrol", "requeue", first)
+    governed.wait(lambda: governed.state(f"{first}r1") == "RUNNING", "a job that came again after its end")
+
+
+def test_drains_from_outside_and_from_mirab(governed: House) -> None:
+    slurm, service = governed.slurm, governed.service
+    assert service is not None
+    jobs = fill(governed, minimum="6s")
+    where = {governed.row(job).node_names[0]: job for job in jobs}  # type: ignore[union-attr]
+    slurm.run("scontrol", "update", "NodeName=n0", "State=DRAIN", "Reason=fan is loud")
+    governed.wait(lambda: governed.state(where["n0"]) == "PENDING", "n0 to be emptied at the end of the minimum")
+    run = governed.runs(where["n0"])[0]
+    assert run.outcome == "PREEMPTED" and run.started_at is not None and run.ended_at is not None
+    assert run.ended_at - run.started_at >= 6_000
+    assert "fan is loud" in slurm.run("sinfo", "-h", "-N", "-n", "n0", "--format=%E")
+    service.desk.node_report(OPS, "n1", xid=79)
+    governed.wait(lambda: governed.state(where["n1"]) == "PENDING", "n1 to be emptied")
+    assert "mirab: XID 79" in slurm.run("sinfo", "-h", "-N", "-n", "n1", "--format=%E")
+    slurm.run("scontrol", "update", "NodeName=n0", "State=RESUME")
+    governed.wait(
+        lambda: (
+            governed.row(where["n0"]).node_names == ("n0",)  # type: ignore[union-attr]
+            or governed.row(where["n1"]).node_names == ("n0",)
+        ),
+        "n0 to be used again",
+    )  # type: ignore[union-attr]
+    service.desk.node_resume(OPS, "n1")
+    governed.wait(lambda: [governed.state(job) for job in jobs] == ["RUNNING"] * 3, "all to run again")
+    human = [row for _, _, plan in service.store.decisions(limit=1000) for row in [plan] if "CallHuman" in plan]
+    assert not human
+
+
+def test_a_restart_finds_everything(governed: House) -> None:
+    slurm = governed.slurm
+    jobs = fill(governed, minimum="1h")
+    late = red(slurm, minimum="1h")
+    governed.wait(lambda: governed.state(late) == "PENDING", "one to wait")
+    before = {job: governed.runs(job)[0].id for job in jobs}
+    governed.stop()
+    slurm.run("scancel", jobs[0])
+    slurm.run("scontrol", "requeue", jobs[1])
+    new = red(slurm, minimum="1h")
+    service = governed.start()
+    governed.wait(lambda: governed.state(jobs[0]) == "CANCELLED", "the cancelled one to be gone")
+    governed.wait(lambda: governed.state(late) == "RUNNING", "the waiting one to run")
+    assert governed.runs(jobs[2])[0].id == before[jobs[2]] and governed.state(jobs[2]) == "RUNNING"
+    governed.wait(lambda: governed.runs(jobs[1])[0].outcome == "REQUEUED", "the requeue to be seen")
+    assert governed.state(new) in ("PENDING", "STARTING", "RUNNING")
+    service.live.state.check()
