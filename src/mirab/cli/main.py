@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "Look": (
         ("ls", "The jobs, in squeue's columns."),
         ("show", "Everything about one job."),
+        ("why", "Why a job waits, who goes before it, what would help; or its story."),
+        ("when", "When a job, or a request, will start; how past forecasts held."),
         ("share", "The tree of accounts: share, used, owed, delivered, debt."),
         ("squatters", "Who holds GPUs without a sign of progress."),
     ),

@@ -8,6 +8,8 @@ line by line; what stays in memory is the workload's own story and the names of 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from heapq import nlargest
 from pathlib import Path
 
@@ -47,7 +49,23 @@ def story(journal: Path | str, workload_id: str) -> Json:
     if workload is None:
         raise LookupError(_unknown(journal, workload_id))
     reader = _Reader(header, workload)
-    for cycle in cycles(journal, reader.concerns):
+    return _read(reader, cycles(journal, reader.concerns))
+
+
+def story_of(header: Header, workload: Workload, recorded: Iterable[tuple[Json, Json]]) -> Json:
+    """The same from a live journal: facts and plan of each record, as JSON values, in order."""
+    reader = _Reader(header, workload)
+    return _read(reader, (_cycle(facts, plan, reader) for facts, plan in recorded)) | {"live": True}
+
+
+def _cycle(facts: Json, plan: Json, reader: _Reader) -> Json:
+    """A record of a live journal in the form of a replay's."""
+    waiting = [each for each in plan.get("waiting", ()) if reader.concerns(each)]
+    return {"facts": facts, "plan": plan, "waiting": waiting}
+
+
+def _read(reader: _Reader, found: Iterable[Json]) -> Json:
+    for cycle in found:
         reader.take(cycle)
         if reader.over:
             break
@@ -131,6 +149,16 @@ class _Reader:
         self._cancelled = True
         if self._waiting:
             self._finish("gave up" if fact.get("by", "user") == "user" else f"cancelled by {fact['by']}")
+
+    def _on_held(self, fact: Json) -> None:
+        """Its user, an operator or something that it waits for keeps it out of the queue; live only."""
+        if fact["workload_id"] != self._workload.id or not self._waiting:
+            return
+        why = fact["why"]
+        told = {"reason": {"type": "Held"}, "fact": f"it was held: {why}", "advice": ""}
+        if why.startswith("{"):
+            told = self._told(json.loads(why))
+        self._waits[-1].blocked(self._now, told, self._workload.id, 0)
 
     def _on_run_started(self, fact: Json) -> None:
         run = self._own_run(fact["run_id"])
@@ -284,6 +312,7 @@ class _Reader:
 _FACTS = {
     "WorkloadSubmitted": _Reader._on_submitted,
     "WorkloadCancelled": _Reader._on_cancelled,
+    "WorkloadHeld": _Reader._on_held,
     "RunStarted": _Reader._on_run_started,
     "RunEnded": _Reader._on_run_ended,
     "ActionRefused": _Reader._on_refused,

@@ -74,9 +74,8 @@ def _heading(story: Json, names: Names) -> Iterator[str]:
     yield from _wrap(f"{workload['id']}{label} of {workload['user']} for {workload['account']}", "")
     yield from _wrap(f"asked for {', '.join(asked)}", "")
     zone = names.zone_note(round(workload["submitted_s"] * SECOND))
-    yield from _wrap(
-        f"replay of {story['trace']} under policy {story['policy']}{zone and ', times in ' + zone.strip(' ()')}", ""
-    )
+    where = "" if story.get("live") else f"replay of {story['trace']} "
+    yield from _wrap(f"{where}under policy {story['policy']}{zone and ', times in ' + zone.strip(' ()')}", "")
 
 
 def _request(workload: Json, unit: str) -> str:
@@ -242,7 +241,8 @@ def _end_lines(run: Json, unit: str, names: Names) -> list[str]:
 # --- the end -------------------------------------------------------------------------------------------------------
 def _conclusion(story: Json, names: Names) -> str:
     totals, state = story["totals"], story["state"]
-    ends = {"waiting": "still waiting where the record ends", "running": "still running where the record ends"}
+    where = "" if story.get("live") else " where the record ends"
+    ends = {"waiting": f"still waiting{where}", "running": f"still running{where}"}
     text = f"{ends.get(state, _ENDS.get(state, state))}: waited {span(totals['wait_s'])} in all"
     text += f", ran {span(totals['ran_s'])} in {plural(totals['attempts'], 'attempt')}"
     if totals["preemptions"]:

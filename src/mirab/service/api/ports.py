@@ -14,6 +14,7 @@ from mirab.model.records import AuditEntry, JobRow, JobState
 from mirab.model.units import Instant
 from mirab.service.auth.principal import Principal
 from mirab.service.auth.tokens import TokenStore
+from mirab.service.evidence import Calibration, WhenAnswer, WhyAnswer
 from mirab.service.schemas import (
     Job,
     JobDetail,
@@ -59,9 +60,20 @@ class JobFilter:
     newest_first: bool = False
 
 
+class AnswersPort(Protocol):
+    """Why and when."""
+
+    def why(self, job_id: str, whatif: bool = True) -> WhyAnswer | None: ...
+    def when(self, job_id: str, patience: float) -> WhenAnswer | None: ...
+    def suppose(self, who: Principal, request: Any) -> WhenAnswer: ...
+    def calibration(self) -> Calibration: ...
+
+
 class ViewsPort(Protocol):
     """What people read."""
 
+    @property
+    def answers(self) -> AnswersPort: ...
     def job(self, job_id: str) -> Job | None: ...
     def detail(self, job_id: str) -> JobDetail | None: ...
     def jobs(self, wanted: JobFilter) -> Jobs: ...

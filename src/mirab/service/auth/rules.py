@@ -84,6 +84,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "event.see": _members("follow the events"),
         "decision.see": _members("see the decisions"),
         "replay.see": _members("see the replays that are kept"),
+        "forecast.see": _members("see how past forecasts held"),
+        "forecast.ask": Rule("ask when jobs of an account would start", Scope.ACCOUNT, (RESEARCHER, MANAGER, ADMIN)),
         "job.submit": Rule("submit jobs", Scope.ACCOUNT, (RESEARCHER, MANAGER, ADMIN)),
         "job.cancel": _keepers("cancel a job"),
         "job.hold": _keepers("hold a job"),

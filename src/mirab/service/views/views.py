@@ -14,6 +14,7 @@ from mirab.model.units import Instant
 from mirab.service.api.ports import JobFilter
 from mirab.service.schemas import Job, JobDetail, Jobs, Node, Nodes, Shares, Squatters
 from mirab.service.views import chronicle, jobs, nodes, present, shares, squatters
+from mirab.service.views.answers import Answers
 from mirab.service.views.jobs import Why
 from mirab.service.views.ledger import LiveLedger
 from mirab.service.views.moments import iso
@@ -47,6 +48,8 @@ class Views:
         self.watch = Watch(live)
         self.ledger = LiveLedger(live, cache)
         self.ledger.start()
+        self.answers = Answers(live, desk)
+        self.answers.start()
 
     # --- jobs -------------------------------------------------------------------------------------------------------
     def jobs(self, wanted: JobFilter) -> Jobs:

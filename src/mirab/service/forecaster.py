@@ -1,0 +1,289 @@
+"""Forecasts kept fresh beside the service: the state is copied by `fork`, and the scheduler run forward in the copy.
+
+One batch serves everybody who waits. It takes at most `BUDGET` seconds of one core, at a low priority, and a pause of
+several times what it took follows: deciding never waits for it, but for the copy of the page tables.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event as Flag
+from threading import Lock, Thread
+from time import monotonic, perf_counter, process_time
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from mirab.core.state import State
+from mirab.model.events import Event
+from mirab.model.plans import Plan
+from mirab.model.units import DAY, AccountPath, Duration, Instant, WorkloadId
+from mirab.service.desk.sandbox import Sandbox
+from mirab.store.predictions import Prediction, Predictions
+from mirab.study.copies import Copy
+from mirab.study.entries import Entries, Entry
+from mirab.study.forecast import RUNS, Forecast, Forward, bound_of, forecast, forward, shares_of_sources
+from mirab.study.history import History
+
+if TYPE_CHECKING:
+    from mirab.service.live import Live
+
+BUDGET = 4.0
+"""Seconds of one core for a batch: what has not started in a run's part of it is told as later than that went."""
+DEADLINE = 12.0
+"""Seconds after which no further run begins, on a machine that is busy: then there are fewer."""
+LONGEST_COPY = 15
+REST = 4
+"""A batch is followed by a pause of so many times what it took, in which everybody else has the core."""
+FRESH = 3.0
+"""Seconds between two batches at least while somebody asks; `LAZY` = while nobody does."""
+LAZY = 60.0
+ASKING = 120.0
+"""Somebody who asked so many seconds ago still looks."""
+LOOK_BACK: Duration = 14 * DAY
+"""How much of the journal is read to learn from."""
+FEWEST = 10
+"""Runs without which there is no forecast."""
+ALONE_EVERY = 5
+"""For one run in so many there is a twin into which nothing new comes."""
+
+log = structlog.get_logger("mirab.forecast")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Forecasts that were made together, from the state after record `seq`.
+
+    `took`: seconds; `sources`: parts of the run times by whose history they were drawn from.
+    """
+
+    seq: int
+    at: Instant
+    took: float
+    forecasts: Mapping[WorkloadId, Forecast]
+    sources: Mapping[str, float]
+    kinds: Mapping[WorkloadId, str] = field(default_factory=dict)
+
+
+class Entered(NamedTuple):
+    """A workload that comes in by these facts, and is the only one asked about."""
+
+    workload: WorkloadId
+    facts: Sequence[Event]
+
+
+class Looked(NamedTuple):
+    """What a look forward found."""
+
+    forecasts: list[Forecast]
+    sources: dict[str, float]
+    kinds: dict[WorkloadId, str]
+
+
+NOTHING = Batch(-1, 0, 0.0, {}, {})
+
+
+class Forecaster:
+    """Made once, before the first decision. `latest`: the newest batch."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._predictions = Predictions(live.store)
+        self._lock = Lock()
+        self._history = History(live.cluster)
+        self._entries = Entries(live.cluster, live.policy.window)
+        self._seq = 0
+        self._heard = 0
+        self._said: set[str] | None = None
+        self._bell = Flag()
+        self._asked_at = -ASKING
+        self._done_at = 0.0
+        self._working = Lock()
+        self.latest = NOTHING
+        live.subscribe(self._hear)
+
+    # --- learning ---------------------------------------------------------------------------------------------------
+    def _hear(self, seq: int, facts: Sequence[Event], plan: Plan) -> None:
+        """In the decider's thread."""
+        with self._lock:
+            self._heard = seq
+            if seq == self._seq + 1:
+                self._take_in(seq, facts, plan)
+
+    def _take_in(self, seq: int, facts: Sequence[Event], plan: Plan) -> None:
+        self._history.append(facts, plan)
+        self._entries.append(facts, plan)
+        self._seq = seq
+
+    def entries(self, account: AccountPath, now: Instant, most: int) -> tuple[int, list[tuple[Entry, float]]]:
+        """How many runs an account was charged for in the window, and the largest with their GPU-hours."""
+        with self._lock:
+            return self._entries.of(account, now, most)
+
+    def learn(self) -> None:
+        """Catch up with the journal."""
+        store = self._live.store
+        if not self._seq:
+            self._seq = self._first_record(store.last()[0])
+        for seq, facts, plan in store.records(after=self._seq):
+            if self._live.stopping.is_set():
+                return
+            with self._lock:
+                if seq == self._seq + 1:
+                    self._take_in(seq, facts, plan)
+
+    def _first_record(self, last: int) -> int:
+        """The last record that is too old to learn from."""
+        wanted = self._live.now() - LOOK_BACK
+        low, high = 0, last
+        while low < high:
+            middle = (low + high) // 2
+            record = next(iter(self._live.store.records(after=middle)), None)
+            if record is not None and record[2].at < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        Thread(target=self._run, name="forecasts", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._live.stopping.is_set():
+            try:
+                if self._seq < self._live.store.last()[0]:
+                    self.learn()
+                if self._is_due():
+                    self.refresh()
+            except Exception as error:
+                if self._live.stopping.is_set():
+                    return
+                log.warning("forecast.failed", error=f"{type(error).__name__}: {error}", hint="tried again later")
+            self._bell.wait(FRESH)
+            self._bell.clear()
+
+    def _is_due(self) -> bool:
+        since = monotonic() - self._done_at
+        asked = monotonic() - self._asked_at < ASKING
+        if since < max(REST * self.latest.took, FRESH if asked else LAZY) and self.latest is not NOTHING:
+            return False
+        return bool(self._live.state.pending) and self._live.pulse.ready
+
+    # --- forecasts --------------------------------------------------------------------------------------------------
+    def refresh(self) -> Batch:
+        """A new batch for everybody who waits.
+
+        Raises:
+            DeskError: too much is being worked out at the moment.
+            UnavailableError: the state may not be seen.
+        """
+        with self._working:
+            begun = perf_counter()
+            found, seq, at = self._look(None)
+            by_job = {each.workload: each for each in found.forecasts}
+            batch = Batch(seq, at, perf_counter() - begun, by_job, found.sources, found.kinds)
+            self._done_at = monotonic()
+            self.latest = batch
+        self._keep(batch)
+        return batch
+
+    def _look(self, entered: Entered | None) -> tuple[Looked, int, Instant]:
+        """In a copy of the process; the record it knows, and the instant it begins at."""
+        with Sandbox() as box:
+            with self._live.reading() as state, self._lock:
+                at, seq, history = max(state.now, self._live.now()), self._live.pulse.seq, self._history
+                targets = [entered.workload] if entered else list(state.pending)
+                facts = entered.facts if entered else ()
+                box.begin(lambda: look_forward(state, history, targets, facts, at, seed=str(seq)))
+            return box.result(), seq, at
+
+    def suppose(self, workload: WorkloadId, facts: Sequence[Event]) -> tuple[Forecast, Mapping[str, float], str] | None:
+        """When a workload would start that comes in by these facts: its forecast, sources of run times, and class.
+
+        None = it does not queue after them: something holds it back.
+
+        Raises:
+            DeskError: too much is being worked out at the moment.
+        """
+        found, _, _ = self._look(Entered(workload, facts))
+        return (found.forecasts[0], found.sources, found.kinds[workload]) if found.forecasts else None
+
+    def of(self, workload: WorkloadId, patience: float = 0) -> tuple[Forecast | None, Batch]:
+        """The newest forecast for one that waits, with its batch; None = it came in since.
+
+        `patience`: seconds to wait for the next batch if there is none.
+        """
+        self._asked_at = monotonic()
+        self._bell.set()
+        until = monotonic() + patience
+        while workload not in self.latest.forecasts and monotonic() < until and not self._live.stopping.is_set():
+            self._live.stopping.wait(0.05)
+        return self.latest.forecasts.get(workload), self.latest
+
+    # --- predictions ------------------------------------------------------------------------------------------------
+    def _keep(self, batch: Batch) -> None:
+        """The first word about each wait is kept."""
+        if self._said is None:
+            self._said = {each.key for each in self._predictions.all()}
+        with self._live.reading() as state:
+            attempts = {each: state.pending[each].attempt for each in batch.forecasts if each in state.pending}
+        new = [
+            Prediction(told.workload, attempt, batch.kinds[each], batch.at, told.p50, told.p90, told.bound)
+            for each, attempt in attempts.items()
+            if (told := batch.forecasts[each])
+        ]
+        new = [each for each in new if each.key not in self._said]
+        if new:
+            self._predictions.keep(new)
+            self._said.update(each.key for each in new)
+
+
+def look_forward(
+    state: State,
+    history: History,
+    targets: Sequence[WorkloadId],
+    facts: Sequence[Event],
+    at: Instant,
+    seed: str,
+    runs: int = RUNS,
+    budget: float = BUDGET,
+) -> Looked:
+    """In a copy of the process: forecasts for the targets, after these facts."""
+    os.nice(10)
+    begun = monotonic()
+    state.advance(at)
+    for fact in facts:
+        state.fold(fact)
+    history.ready()
+    targets = [each for each in targets if each in state.pending]
+    share = budget / (runs + -(-runs // ALONE_EVERY))
+
+    def go(number: int, arrivals: bool) -> Forward:
+        def work() -> Forward:
+            leave = process_time() + share
+            return forward(
+                state,
+                history,
+                targets,
+                f"{seed}/{number}",
+                at=at,
+                arrivals=arrivals,
+                stop=lambda: process_time() > leave,
+            )
+
+        found: Forward = Copy(work, LONGEST_COPY).result()
+        return found
+
+    found, alone = [], []
+    for number in range(runs if targets else 0):
+        if monotonic() - begun > DEADLINE and number >= FEWEST:
+            break
+        found.append(go(number, True))
+        if number % ALONE_EVERY == 0:
+            alone.append(go(number, False))
+    told = [forecast(found, each, at, bound_of(state, each), alone) for each in targets]
+    kinds = {each: history.kind_of(state.pending[each].workload) for each in targets}
+    return Looked(told, shares_of_sources(found), kinds)

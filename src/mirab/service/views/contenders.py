@@ -1,0 +1,73 @@
+"""Who stands where in the order at this moment: the accounts with waiting work, from the state's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mirab.core.shares import Account, parting
+from mirab.core.state import State
+from mirab.model.units import Charge, Instant, WorkloadId
+
+SHOWN = 3
+"""So many of those ahead are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A leaf account: what it has had, is committed to and was promised in the window, and its first waiting job."""
+
+    path: str
+    ratio: float
+    used: Charge
+    committed: Charge
+    promised: int
+    waiting: int
+    first: WorkloadId | None
+    mine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Accounts that go before one's own (the first few), and one's own; how many there are before it in all."""
+
+    shown: tuple[Standing, ...]
+    ahead: int
+
+    @property
+    def mine(self) -> Standing:
+        return self.shown[-1]
+
+
+def order(state: State, account: Account, now: Instant) -> Order:
+    """Owed leaves first, then by the ratios down the paths: the order of `mirab.core.ordering`."""
+    leaves = [leaf for leaf in state.accounts.values() if leaf.leaf and leaf.waiting and leaf is not account]
+    keys = {leaf: _key(leaf, now) for leaf in (*leaves, account)}
+    ahead = sorted((leaf for leaf in leaves if keys[leaf] < keys[account]), key=keys.__getitem__)
+    shown = tuple(_standing(state, leaf, now) for leaf in ahead[:SHOWN])
+    return Order((*shown, _standing(state, account, now, mine=True)), len(ahead))
+
+
+def _key(leaf: Account, now: Instant) -> tuple[object, ...]:
+    ratios = [(above.ratio(now), above.path) for above in leaf.lineage]
+    return (ratios[-1][0] >= 1.0, *ratios)
+
+
+def _standing(state: State, leaf: Account, now: Instant, mine: bool = False) -> Standing:
+    return Standing(
+        leaf.path, leaf.ratio(now), leaf.used(now), leaf.committed(now), leaf.promised(now), leaf.waiting,
+        state.first_waiting(leaf.path, now), mine,
+    )  # fmt: skip
+
+
+def level_at(state: State, mine: Account, first: Account, now: Instant, steps: Iterable[Instant]) -> Instant | None:
+    """When `mine` stands no higher than `first` where their paths part, if all that runs goes on and nothing else does.
+
+    On a copy: time passes in it. None = not at any of the steps.
+    """
+    ours, theirs = parting(mine, first)
+    for at in steps:
+        state.advance(at)
+        if ours.ratio(at) <= theirs.ratio(at):
+            return at
+    return None
