@@ -152,7 +152,7 @@ class Keeper:
 
     def after(self, seq: int, facts: Sequence[Event], plan: Plan, timing: Timing) -> None:
         log_decision(seq, facts, plan, decide_ms=timing.decide * 1e3, append_ms=timing.append * 1e3)
-        if seq - self.seen >= SNAPSHOT_RECORDS and monotonic() - self._at >= SNAPSHOT_PAUSE:
+        if self._snapshot_is_due(seq):
             self.snapshot()
         if plan.at - self._forgot_at >= HOUR:
             self._forgot_at = plan.at
@@ -160,6 +160,12 @@ class Keeper:
             self._safely("replies", lambda: self.live.store.forget_replies(plan.at - REPLIES_KEPT))
         if self.garbage is not None:
             self.garbage.tidy(quiet=not self.live.inbox.depth)
+
+    def _snapshot_is_due(self, seq: int) -> bool:
+        """It takes a second where very much waits: when nobody waits for an answer, if such a moment comes."""
+        new = seq - self.seen
+        quiet = not self.live.inbox.depth or new >= 4 * SNAPSHOT_RECORDS
+        return new >= SNAPSHOT_RECORDS and quiet and monotonic() - self._at >= SNAPSHOT_PAUSE
 
     def snapshot(self) -> None:
         """In the decider's thread, or after its end."""
