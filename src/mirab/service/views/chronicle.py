@@ -38,6 +38,19 @@ SUBJECTS: Mapping[str, str] = MappingProxyType(
     }
 )
 """What a search can be limited to."""
+SIGNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "starts": ("Start", "RunAdopted", "RunCheckpointed", "RunContinued", "ActionRefused"),
+        "stops": ("Preempt", "Cancel", "RunSuspended", "ActionRefused"),
+        "ends": ("RunEnded", "Reject"),
+        "people": ("WorkloadSubmitted", "WorkloadCancelled", "WorkloadHeld", "WorkloadReleased", "RequeueRequested"),
+        "waits": ('"Waiting"',),
+        "holds": ('"Hold"', "HoldReleased"),
+        "nodes": ("NodeDegraded", "NodeDown", "NodeUp", "ClusterChanged", "Drain", "Repair", "Resume", "CallHuman"),
+        "budgets": ("BudgetsChanged", "PolicyChanged", "Reservation", "Exemption"),
+    }
+)
+"""Words without which a record's text holds nothing of the topic: most need not be taken apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,26 +240,38 @@ def entry(
     seq: int, facts: str, plan: str, teller: Teller, topics: Sequence[str], mentioning: str | None
 ) -> Part | None:
     """A record as it is told; None = nothing of it is wanted."""
-    told = decode(json.loads(plan))
-    lines = list(teller.lines((decode(each) for each in json.loads(facts)), told))
+    if topics and not any(sign in facts or sign in plan for topic in topics for sign in SIGNS[topic]):
+        return None
+    came, told = json.loads(facts), decode(json.loads(plan))
+    seen = came if topics or mentioning else came[:LINES_MOST]
+    lines = list(teller.lines((decode(each) for each in seen), told))
     if mentioning:
         lines = _about(lines, mentioning)
     if topics:
         lines = [line for line in lines if line.topic in topics]
     if not lines:
         return None
-    more = max(0, len(lines) - LINES_MOST)
+    more = max(0, len(lines) + len(came) - len(seen) - LINES_MOST)
     return {"seq": seq, "at": iso(told.at), "lines": [line.told() for line in lines[:LINES_MOST]], "more": more}
 
 
 def _about(lines: Sequence[Line], subject: str) -> list[Line]:
     """Those about a job, a node, or an account and all below it, and those that name it."""
-    named = re.compile(rf"(?<![\w/.-]){re.escape(subject)}(?![\w-])")
+    named = re.compile(_naming(subject))
     return [
         line
         for line in lines
         if subject in (line.job, line.node) or f"{line.account}/".startswith(f"{subject}/") or named.search(line.text)
     ]
+
+
+def _naming(subject: str) -> str:
+    """A pattern for a sentence that names it; a number may be the name of a job, or how many nodes there are."""
+    if re.fullmatch(r"\d+(_\d+)?", subject):
+        return (
+            rf"\b(?:for|job|workload|behind|of) {subject}(?![\w/.-]|\s(?:nodes?|GPUs?|cores?|workloads?|h|min|s|d|%))"
+        )
+    return rf"(?<![\w/.-]){re.escape(subject)}(?![\w-])"
 
 
 Fetch: TypeAlias = Callable[[int | None, int], list[tuple[int, str, str]]]

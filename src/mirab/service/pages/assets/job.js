@@ -24,7 +24,7 @@ async function load({ name }) {
 function view({ job, story, why, when }, { width }) {
   return el("div", null,
     el("h1", null, `Job ${job.id}`, job.name ? el("span", { class: "name" }, ` ${job.name}`) : null),
-    el("p", { class: "lede" }, state(job.state, Boolean(job.started_at)), job.why ? `: ${job.why}` : ""),
+    el("p", { class: "lede" }, state(job.state, Boolean(job.started_at)), told(job, why)),
     job.progress_flag ? el("p", { class: "problem" }, job.progress_flag) : null,
     whyView(why, job), whenView(when),
     section("What it is", facts(described(job))),
@@ -34,6 +34,12 @@ function view({ job, story, why, when }, { width }) {
     section("Story", story.entries.length ? storyOf(story.entries, job.id) : note("Nothing has been decided about it yet."),
       story.before ? el("p", null, link(address("/decisions", { about: job.id, before: story.before }), "What was before")) : null),
     job.spec ? executed(job) : null);
+}
+
+/** The first sentence; what is said below in full is not said twice. */
+function told(job, why) {
+  const text = why?.blockers?.length && job.state === "PENDING" ? why.headline : job.why;
+  return text ? `: ${text}` : "";
 }
 
 function described(job) {

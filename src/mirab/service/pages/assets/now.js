@@ -106,6 +106,9 @@ function fragmentation(pool) {
   if (!pool.free) {
     return `${size}; none is free.`;
   }
+  if (pool.unit !== "GPU") {
+    return `${size}; ${count(pool.free)} free.`;
+  }
   const whole = `${count(pool.free)} free, ${pool.whole_free ? `${plural(pool.whole_free, "node")} as a whole` : "no node as a whole"}`;
   const pieces = pool.stranded ? `, ${count(pool.stranded)} in pieces on nodes that are partly used` : "";
   const out = pool.kept_out

@@ -115,4 +115,7 @@ export function pager(...links) {
   return known.length ? el("nav", { class: "pager", "aria-label": "More" }, known) : null;
 }
 
+/** A sentence in which `commands` stand between backticks. */
+export const coded = (text) => text.split("`").map((part, place) => (place % 2 ? el("code", null, part) : part));
+
 export const link = (href, text) => el("a", { href }, text);

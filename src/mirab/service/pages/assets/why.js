@@ -1,34 +1,66 @@
 // What the service says about why a job waits and when it will start; nothing where it says nothing.
 
 import { el } from "/assets/dom.js";
-import { jobLink, note, section, time } from "/assets/parts.js";
-import { percent, span } from "/assets/format.js";
+import { count, hours, percent, plural, ratio, span } from "/assets/format.js";
+import { accountLink, coded, facts, jobLink, note, section, table, time } from "/assets/parts.js";
 
-/** Every blocker, ranked, with the action that would remove it. */
+/** Every blocker, ranked, each with what would remove it; who goes first, and what put them there. */
 export function whyView(why, job) {
-  const blockers = why?.blockers ?? [];
-  if (!blockers.length || job.state !== "PENDING") {
+  if (!why || job.state !== "PENDING" || !(why.blockers.length || why.ahead.length)) {
     return null;
   }
   return section("Why it waits",
-    el("ol", { class: "blockers" }, blockers.map((each) => el("li", null,
-      el("p", null, each.sentence ?? each.text ?? ""),
-      each.advice || each.remedy ? el("p", { class: "soft" }, each.advice ?? each.remedy) : null))),
-    why.ahead?.length ? note("Ahead of it: ", why.ahead.slice(0, 8).flatMap((each, place) =>
-      [place ? ", " : "", aheadOf(each)])) : null);
+    why.blockers.length ? el("ol", { class: "blockers" }, why.blockers.map(blocker)) : null,
+    why.level ? note(why.level) : null,
+    why.whatif.length ? rehearsed(why.whatif) : null,
+    why.ahead.length > 1 ? contenders(why.ahead) : null);
 }
 
-const aheadOf = (each) => (typeof each === "string" ? jobLink(each) : each.job ? jobLink(each.job) : String(each.account ?? ""));
+function blocker(each) {
+  return el("li", null, el("p", null, each.fact, each.about ? [" (said of job ", jobLink(each.about), ", the first of its queue)"] : null),
+    each.action ? el("p", { class: "soft" }, coded(each.action)) : null,
+    each.removes.length ? el("p", { class: "soft" }, "In its way: ", listed(each.removes)) : null);
+}
 
+const isJob = (name) => /^\d+(_\d+)?$/.test(name);
+const listed = (names) => names.slice(0, 12).flatMap((name, place) =>
+  [place ? ", " : "", isJob(name) ? jobLink(name) : accountLink(name)]);
+
+function rehearsed(whatif) {
+  return el("div", null, el("h3", null, "What if"),
+    note("Tried on a copy of the scheduler as it is now; nothing was changed."),
+    facts(whatif.map((each) => [each.change, each.sentence])));
+}
+
+const COLUMNS = [{ name: "Account", lead: true }, { name: "Ratio", right: true }, { name: "Used h", right: true },
+  { name: "Committed h", right: true }, { name: "Entitled h", right: true }, { name: "Waiting jobs", right: true },
+  { name: "Largest runs in the window", wide: true }];
+
+function contenders(ahead) {
+  return el("div", null, el("h3", null, "Who goes first"),
+    table("Accounts that go first", COLUMNS, ahead.map((each) => ({ key: each.account, cells: [
+      el("span", null, accountLink(each.account), each.mine ? el("span", { class: "tag" }, "this job's") : null),
+      ratio(each.ratio), hours(each.used_h), hours(each.committed_h), hours(each.entitled_h), count(each.waiting_jobs),
+      el("span", null, each.entries.slice(0, 4).flatMap((run, place) => [place ? ", " : "",
+        jobLink(run.run.replace(/\.\d+$/, "")), ` ${run.user} ${hours(run.gpu_h)} GPU-h${run.running ? ", running" : ""}`]))] }))));
+}
+
+/** A forecast says how it was made, how old it is, and how such forecasts have held. */
 export function whenView(when) {
-  if (!when || !(when.p50_at ?? when.p50)) {
+  if (!when) {
     return null;
   }
-  const [middle, late] = [when.p50_at ?? when.p50, when.p90_at ?? when.p90];
   return section("When it will start",
-    el("p", null, "As likely before as after ", time(middle), late ? [", in nine of ten runs by ", time(late)] : null, "."),
-    when.bound_at ? el("p", null, "At the latest ", time(when.bound_at), ": that is promised.") : null,
-    when.assumption ? note(when.assumption) : null,
-    when.age_s !== undefined ? note(`From ${when.runs ?? "several"} runs of the same scheduler into the future, made ${span(when.age_s)} ago.`,
-      when.held !== undefined && when.held !== null ? ` Such p90s held ${percent(when.held)} of the time.` : "") : null);
+    el("p", null, when.sentence),
+    facts([
+      ["As likely before as after", when.p50 ? time(when.p50) : ""],
+      ["In nine of ten runs by", when.p90 ? time(when.p90) : ""],
+      ["At the latest", when.bound ? el("span", null, time(when.bound), ", by the contract") : ""],
+      ["If nothing new came in", when.alone_p50 ? time(when.alone_p50) : ""],
+      ["No start until", when.later_than && !when.p90 ? time(when.later_than) : ""],
+      ["It hangs on", when.because],
+      ["How it was made", when.runs ? `${plural(when.runs, "run")} of the same scheduler into the future, ${span(when.age_s)} ago` : ""],
+      ["How such forecasts held", when.score?.judged ? `p90 in ${percent(when.score.p90_held, 0)}, p50 in ${percent(when.score.p50_held, 0)} of ${count(when.score.judged)}` : ""],
+    ]),
+    when.trust ? note(when.trust) : null);
 }
