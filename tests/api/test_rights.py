@@ -33,12 +33,21 @@ ALLOWED: dict[tuple[str, str], frozenset[str]] = {
     ("POST", "/api/v1/jobs/{job_id}/checkpoint"): frozenset({"ada", "adv", "adm"}),
     ("GET", "/api/v1/jobs/{job_id}/output"): TEAM,
     ("GET", "/api/v1/jobs/{job_id}/await"): EVERYBODY,
+    ("GET", "/api/v1/jobs/{job_id}/why"): EVERYBODY,
+    ("GET", "/api/v1/jobs/{job_id}/when"): EVERYBODY,
+    ("POST", "/api/v1/when"): SUBMITTERS,
+    ("GET", "/api/v1/calibration"): EVERYBODY,
     ("GET", "/api/v1/share"): EVERYBODY,
     ("GET", "/api/v1/share/{path:path}"): EVERYBODY,
     ("GET", "/api/v1/budgets"): EVERYBODY,
     ("PUT", "/api/v1/budgets"): frozenset({"mia", "adv", "adm"}),
     ("GET", "/api/v1/budgets/history"): EVERYBODY,
     ("POST", "/api/v1/budgets/changes"): frozenset({"mia", "adv", "adm"}),
+    ("GET", "/api/v1/exceptions"): EVERYBODY,
+    ("POST", "/api/v1/exceptions"): SUBMITTERS,
+    ("POST", "/api/v1/exceptions/{case_id}/approve"): frozenset({"adm"}),
+    ("POST", "/api/v1/exceptions/{case_id}/refuse"): frozenset({"mia", "adv", "adm"}),
+    ("POST", "/api/v1/exceptions/{case_id}/revoke"): TEAM,
     ("GET", "/api/v1/nodes"): EVERYBODY,
     ("GET", "/api/v1/nodes/{name}"): EVERYBODY,
     ("POST", "/api/v1/nodes/{name}/drain"): OPERATORS,
@@ -69,7 +78,8 @@ ALLOWED: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/openapi.json"): EVERYBODY | {""},
 }
 """Route -> who may. The job is ada's of vision/video; the budget that changes is that of vision/video; the token that
-is made is for somebody else; the one that is revoked is eve's. ``""`` = whoever shows no token."""
+is made is for somebody else; the one that is revoked is eve's; the exception is ada's, and costs everybody.
+``""`` = whoever shows no token."""
 REFUSALS = (401, 403)
 NO_SUCH_TOKEN = 404
 """Whoever may not revoke a token does not learn whether there is one."""
@@ -85,23 +95,38 @@ def routes(app: Any) -> Iterator[tuple[str, str, APIRoute]]:
 def request(service: Stage, method: str, path: str, job_id: str) -> tuple[str, dict[str, Any]]:
     """The address and the rest of a request that changes as little as it can."""
     token = [row.id for row in service.store.tokens() if row.user == "eve"][-1]
-    values = {"{job_id}": job_id, "{path:path}": "vision/video", "{name}": "n0", "{token_id}": token}
+    case = asked(service) if "{case_id}" in path else ""
+    values = {"{case_id}": case, "{job_id}": job_id, "{path:path}": "vision/video", "{name}": "n0", "{token_id}": token}
     address = path
     for name, value in values.items():
         address = address.replace(name, value)
     rest: dict[str, Any] = {}
-    if (method, path) == ("POST", "/api/v1/jobs"):
+    if (method, path) in (("POST", "/api/v1/jobs"), ("POST", "/api/v1/when")):
         rest["json"] = job(argv=["true"])
     elif (method, path) == ("POST", "/api/v1/tokens"):
         rest["json"] = {"user": "zoe", "grants": [{"role": "researcher"}]}
     elif (method, path) == ("PUT", "/api/v1/budgets"):
         rest["json"], rest["headers"] = {"budgets": changed_budgets(service), "why": "a try"}, {"If-Match": "*"}
+    elif (method, path) == ("POST", "/api/v1/exceptions"):
+        rest["json"] = {"kind": "guaranteed", "account": "vision/video", "lasts": "1h", "reason": "a try"}
+    elif "{case_id}" in path:
+        rest["json"] = {"why": "a try"}
     elif path.endswith("/budgets/changes"):
         changed = changed_budgets(service)["vision"]["children"]
         rest["json"] = {"edits": {"vision": changed}, "why": "a try"}
+    elif path.endswith("/when"):
+        rest["params"] = {"wait": 0}
     elif method == "POST":
         rest["json"] = {"xid": 13} if path.endswith("/report") else {}
     return address, rest
+
+
+def asked(service: Stage) -> str:
+    """An exception that ada asks for."""
+    with service.client("ada") as client:
+        wanted = {"kind": "guaranteed", "account": "vision/video", "lasts": "1h", "reason": "a try"}
+        made: str = client.post("/api/v1/exceptions", json=wanted).json()["id"]
+    return made
 
 
 def changed_budgets(service: Stage) -> dict[str, Any]:

@@ -108,3 +108,44 @@ def test_a_file_is_compared_with_the_service(served: Stage, mirab: Mirab, tmp_pa
     assert mirab("budget", "show", file).out.startswith(f"Budgets of {file}")
     told = json.loads(mirab("budget", "diff", file, "--server", served.url, "--json").out)["changes"]
     assert [(each["account"], each["after"]) for each in told if each["term"] == "share"] == [("llm", "40%")]
+
+
+def test_an_exception_from_its_request_to_its_end(served: Stage, mirab: Mirab, monkeypatch: pytest.MonkeyPatch) -> None:
+    act_as(served, monkeypatch, "ada")
+    asked = mirab(
+        "except", "request", "longer-minimum", "vision/video", "--cap", "24h", "--for", "3d", "--reason", "a paper"
+    )
+    assert asked.code == 0, asked.err
+    case = asked.out.strip()
+    assert f"mirab except approve {case}" in asked.err
+    assert mirab("except", "approve", case).code == 4
+    assert "say --until or --for" in mirab("except", "request", "guaranteed", "llm", "--reason", "x").err
+    act_as(served, monkeypatch, "adm")
+    assert "is in force" in mirab("except", "approve", case, "--why", "agreed").err
+    shown = json.loads(mirab("except", "list", "--json").out)["exceptions"]
+    assert [(each["id"], each["state"], each["owner"], each["approver"]) for each in shown] == [
+        (case, "in force", "ada", "adm"),
+    ]  # fmt: skip
+    told = mirab("except", "list")
+    assert "a paper" in told.out
+    assert "mirab whatif --with-exception" in told.err
+    assert mirab("except", "revoke", case).code == 2
+    assert "is revoked" in mirab("except", "revoke", case, "--why", "published").err
+    assert json.loads(mirab("except", "list", "--json").out)["exceptions"] == []
+
+
+def test_nodes_are_reserved_or_refused_with_the_reason(
+    served: Stage, mirab: Mirab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--gpus-per-node", "4", "--from", "2d", "--for", "1d", "--reason", "a release")
+    act_as(served, monkeypatch, "ada")
+    first = mirab("reserve", "vision/video", "--nodes", "3", *words)
+    assert "sets 288 GPU-hours aside, paid by" in first.err
+    second = mirab("reserve", "vision/video", "--nodes", "2", *words)
+    act_as(served, monkeypatch, "adm")
+    assert "is to come" in mirab("except", "approve", first.out.strip()).err
+    refused = mirab("except", "approve", second.out.strip())
+    assert refused.code == 5
+    assert "too few nodes beside other reservations" in refused.sentence
+    shown = json.loads(mirab("reserve", "--json").out)["exceptions"]
+    assert [(each["id"], each["terms"]) for each in shown] == [(first.out.strip(), "3 x 4 GPUs of gpu")]

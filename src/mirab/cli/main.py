@@ -47,13 +47,16 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "Serve": (
         ("serve", "Share out this machine: the live service."),
         ("db", "Its store: migrate, backup, restore, check."),
+        ("slurm", "On a Slurm cluster: import, govern, release-all, status, advice."),
         ("token", "Who may do what: create, ls, revoke."),
         ("audit", "Who changed what, and why."),
     ),
     "Decide about budgets": (
         ("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert, push."),
         ("whatif", "Try other budgets, or an exception, on a log: who gains, who loses."),
-        ("gate", "Check a replay against gates, and keep the answer."),
+        ("except", "Exceptions to the rules, with an end: request, approve, refuse, revoke, list."),
+        ("reserve", "GPUs for an account from a fixed time on."),
+        ("gate", "Check a replay, or the live service, against gates, and keep the answer."),
     ),
     "Replay a log": (
         ("demo", "Replay a bundled real log under two policies, and compare."),

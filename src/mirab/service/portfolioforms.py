@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from mirab.service.fields import AccountText, Moment, Name, Sentence, whole
+from mirab.service.fields import AccountText, DurationText, Moment, Name, Sentence, ShareText, whole
 from mirab.service.schemas import BudgetNode, Reply, Request
 
 Version = Annotated[int, whole(0, 1 << 31)]
@@ -57,3 +57,49 @@ class BudgetHistory(Reply):
     etag: Annotated[str, Field(description="Of the tree in force: the version of GET /budgets.")]
     now: Moment
     changesets: list[ChangesetKept]
+
+
+# --- exceptions ------------------------------------------------------------------------------------------------------
+class ExceptionWanted(Request):
+    """An exception that somebody asks for. It always has an end: `end`, or `lasts` from its begin."""
+
+    kind: Literal["longer-minimum", "guaranteed", "extra-share", "reservation", "rollout"]
+    account: AccountText
+    reason: Sentence = ""
+    begin: Annotated[AwareDatetime | None, Field(description="null = when it is granted.")] = None
+    end: AwareDatetime | None = None
+    lasts: DurationText | None = None
+    cap: Annotated[DurationText, Field(description="longer-minimum: what the cap becomes.")] = "0"
+    share: Annotated[ShareText, Field(description="extra-share: of the whole cluster.")] = "0%"
+    donor: Annotated[AccountText, Field(description="extra-share: who gives it; '' = the unassigned rest.")] = ""
+    nodes: Annotated[int, whole(0, 100_000)] = 0
+    gpus_per_node: Annotated[int, whole(0, 1_024)] = 0
+    pool: Name = ""
+
+
+class ExceptionKept(Reply):
+    """An exception or a reservation, from its request to its end, with what it costs whom."""
+
+    id: str
+    kind: str
+    account: str
+    owner: str
+    approver: str = ""
+    reason: str
+    state: Annotated[str, Field(examples=["asked", "in force", "to come", "refused", "revoked", "over", "lapsed"])]
+    decided: str = ""
+    asked_at: Moment
+    begin: Moment
+    end: Moment
+    ends_soon: Annotated[bool, Field(description="Within a day, or the last fifth of a short one.")] = False
+    terms: str = ""
+    gpus: Annotated[float | None, Field(description="GPUs that it sets aside; null = none beforehand.")] = None
+    gpu_hours: Annotated[float | None, Field(description="What it sets aside over its whole time.")] = None
+    gpu_hours_so_far: float | None = None
+    paid_by: Annotated[dict[str, float], Field(description="Account -> its part of `gpu_hours`, at most.")]
+    cost: str = ""
+    note: str = ""
+
+
+class Exceptions(Reply):
+    exceptions: list[ExceptionKept]

@@ -5,20 +5,34 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 
 from mirab.model.changesets import Changeset
 from mirab.model.codec import encode
+from mirab.model.units import parse_duration, parse_share
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.parts import Parts
+from mirab.service.api.problems import ProblemError
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.budgets import version_of
 from mirab.service.desk.changing import Proposal
+from mirab.service.desk.exceptions import Wish
 from mirab.service.desk.portfolio import Portfolio
-from mirab.service.portfolioforms import BudgetHistory, ChangesetKept, ChangesetMade, ChangesetWanted
+from mirab.service.portfolioforms import (
+    BudgetHistory,
+    ChangesetKept,
+    ChangesetMade,
+    ChangesetWanted,
+    ExceptionKept,
+    Exceptions,
+    ExceptionWanted,
+)
+from mirab.service.schemas import Why
 from mirab.study.budgethistory import Logged, logged
 from mirab.study.budgettext import change_json
+
+CaseId = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9_.-]+$", examples=["x7"])]
 
 router = APIRouter(prefix="/api/v1", tags=["portfolio"])
 
@@ -80,3 +94,63 @@ def _told(entry: Logged) -> dict[str, Any]:
         "evidence": made.evidence,
         "changes": [change_json(change) for change in entry.changes],
     }
+
+
+# --- exceptions -------------------------------------------------------------------------------------------------------
+@router.get("/exceptions", response_model=Exceptions)
+def list_exceptions(who: Annotated[Principal, needs("exception.see")], parts: Service) -> Exceptions:
+    """Every exception and reservation: who asked, who approved, until when, and what it costs whom."""
+    return Exceptions(exceptions=[ExceptionKept(**each) for each in _of(parts).exceptions.all()])
+
+
+@router.post("/exceptions", status_code=201, response_model=ExceptionKept, responses={404: {}})
+def request_exception(
+    who: Annotated[Principal, needs("exception.request")], parts: Service, wanted: ExceptionWanted
+) -> ExceptionKept:
+    """Ask for an exception. Nothing changes until somebody else approves it."""
+    exceptions = _of(parts).exceptions
+    begin = _unix_ms(wanted.begin)
+    wish = Wish(
+        kind=wanted.kind, account=wanted.account, reason=wanted.reason, begin=begin,
+        end=_end(wanted, parts.live.now() if begin is None else begin), cap=parse_duration(wanted.cap),
+        share=parse_share(wanted.share), donor=wanted.donor, nodes=wanted.nodes, gpus_per_node=wanted.gpus_per_node,
+        pool=wanted.pool,
+    )  # fmt: skip
+    return ExceptionKept(**exceptions.told(exceptions.request(who, wish)))
+
+
+def _end(wanted: ExceptionWanted, begin: int) -> int:
+    end = _unix_ms(wanted.end)
+    if (end is None) == (wanted.lasts is None):
+        raise ProblemError(422, "every exception ends: say either its end, or how long it lasts")
+    if end is not None:
+        return end
+    assert wanted.lasts is not None
+    return begin + parse_duration(wanted.lasts)
+
+
+@router.post("/exceptions/{case_id}/approve", response_model=ExceptionKept, responses={404: {}, 409: {}})
+def approve_exception(
+    who: Annotated[Principal, needs("exception.approve")], parts: Service, case_id: CaseId, why: Why
+) -> ExceptionKept:
+    """Grant it. A reservation that cannot be kept beside what is promised to others is refused, and why (409)."""
+    exceptions = _of(parts).exceptions
+    return ExceptionKept(**exceptions.told(exceptions.approve(who, case_id, why.why)))
+
+
+@router.post("/exceptions/{case_id}/refuse", response_model=ExceptionKept, responses={404: {}, 409: {}})
+def refuse_exception(
+    who: Annotated[Principal, needs("exception.approve")], parts: Service, case_id: CaseId, why: Why
+) -> ExceptionKept:
+    """Say no to a request, and why."""
+    exceptions = _of(parts).exceptions
+    return ExceptionKept(**exceptions.told(exceptions.refuse(who, case_id, why.why)))
+
+
+@router.post("/exceptions/{case_id}/revoke", response_model=ExceptionKept, responses={404: {}, 409: {}})
+def revoke_exception(
+    who: Annotated[Principal, needs("exception.revoke")], parts: Service, case_id: CaseId, why: Why
+) -> ExceptionKept:
+    """End it before its end, or take a request back."""
+    exceptions = _of(parts).exceptions
+    return ExceptionKept(**exceptions.told(exceptions.revoke(who, case_id, why.why)))

@@ -95,6 +95,10 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "job.private": _team("see what a job executes: script, arguments, folder, environment"),
         "job.output": _team("read a job's output"),
         "budget.set": Rule("divide a budget", Scope.ACCOUNT, (MANAGER, ADMIN)),
+        "exception.see": _members("see the exceptions"),
+        "exception.request": Rule("ask for an exception", Scope.ACCOUNT, (RESEARCHER, MANAGER, ADMIN)),
+        "exception.approve": Rule("approve exceptions", Scope.ACCOUNT, (MANAGER, ADMIN)),
+        "exception.revoke": Rule("revoke an exception", Scope.ACCOUNT, (MANAGER, ADMIN), own=True),
         "node.drain": _operators("drain a node"),
         "node.resume": _operators("put a node back into use"),
         "node.report": _operators("report on a node"),
@@ -107,6 +111,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 
 ``job.see`` is all of a job but what ``job.private`` names. Everybody sees it, as in squeue: who runs and waits for what
 is how people judge whether the sharing is fair.
+``exception.approve`` is asked about the account that holds everybody whom the exception may cost something.
 ``budget.set`` is asked about the account whose division changes: the parent of each share that differs.
 ``token.own``: tokens for oneself, with no more rights than one has; ``token.any``: for anybody.
 """

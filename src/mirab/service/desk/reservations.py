@@ -1,0 +1,62 @@
+"""Reservations: GPUs for an account from a fixed instant on. The core says whether it can keep the promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mirab.core.state import State
+from mirab.model.plans import HoldReleased, Plan
+from mirab.service.desk.cases import RESERVATION, Case
+from mirab.service.desk.errors import invalid
+from mirab.study.formats import plural, span
+
+
+def in_a_pool(case: Case, state: State) -> Case:
+    """The reservation with the pool that is meant: that of GPUs, where it names none and there is only one.
+
+    A pool without GPUs has cores in place of them, and nobody who asks for GPUs means those.
+    """
+    if case.kind != RESERVATION or case.pool:
+        return case
+    named = [pool.name for pool in state.cluster.pools if pool.gpus_per_node]
+    if len(named) == 1:
+        return replace(case, pool=named[0])
+    if named and len(named) < len(state.cluster.pools):
+        raise invalid(f"there are several pools of GPUs, {', '.join(named)}: say which with --pool")
+    return case
+
+
+def check_size(case: Case, state: State) -> None:
+    """Raises DeskError where no pool is large enough, whatever else is promised."""
+    if case.nodes < 1 or case.gpus_per_node < 1:
+        raise invalid("a reservation is of at least one node and one GPU: say --nodes and --gpus-per-node")
+    pools = [pool for pool in state.cluster.pools if case.pool in ("", pool.name)]
+    if not pools:
+        raise invalid(f"there is no pool {case.pool}: there are {', '.join(pool.name for pool in state.cluster.pools)}")
+    fitting = [pool for pool in pools if pool.slots_per_node >= case.gpus_per_node and len(pool.nodes) >= case.nodes]
+    if not fitting:
+        most = max(pools, key=lambda pool: (pool.slots_per_node, len(pool.nodes)))
+        raise invalid(
+            f"{plural(case.nodes, 'node')} of {plural(case.gpus_per_node, 'GPU')} are more than there are: {most.name} "
+            f"has {plural(len(most.nodes), 'node')} of {plural(most.slots_per_node, 'GPU')}"
+        )
+
+
+def ahead_told(case: Case, state: State) -> str:
+    """A note where it comes so late that runs inside their minimum may be in its way; "" = it is early enough."""
+    policy = state.policy
+    needed = policy.min_runtime_cap + policy.grace_max
+    if case.begin - state.now >= needed:
+        return ""
+    return (
+        f"it begins in less than {span(needed / 1_000)} (cap and grace): runs inside their minimum may still be on its "
+        "nodes then"
+    )
+
+
+def refusal(plan: Plan, case_id: str) -> str:
+    """Why the core would not promise it, in its own words; "" = it did."""
+    for change in plan.holds:
+        if isinstance(change, HoldReleased) and change.reservation_id == case_id and change.why.startswith("refused"):
+            return change.why
+    return ""
