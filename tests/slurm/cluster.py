@@ -115,8 +115,8 @@ class SlurmCluster:
     def environment(self) -> dict[str, str]:
         return os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf"), "SLURM_TIME_FORMAT": "%s"}
 
-    def run(self, *command: str, check: bool = True, text: str | None = None) -> str:
-        """Run one of Slurm's commands and return what it printed.
+    def run(self, *command: str, check: bool = True, text: str | None = None, user: str | None = None) -> str:
+        """Run one of Slurm's commands, as another user if asked, and return what it printed.
 
         Raises:
             SlurmError: it failed (unless `check` is False).
@@ -129,6 +129,9 @@ class SlurmCluster:
             text=True,
             timeout=PATIENCE_S,
             check=False,
+            user=user,
+            extra_groups=None if user is None else [],
+            cwd="/",
         )
         if check and done.returncode:
             raise SlurmError(f"{' '.join(command)} failed with {done.returncode}: {done.stderr.strip()}")

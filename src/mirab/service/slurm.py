@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mirab.backends.slurm import commands
 from mirab.backends.slurm.backend import Pace, SlurmBackend
+from mirab.backends.slurm.commands import Command
 from mirab.backends.slurm.contracts import Contract, contract_from
 from mirab.backends.slurm.governed import Governed
 from mirab.backends.slurm.health import DEGRADED, DOWN
@@ -20,7 +21,9 @@ from mirab.backends.slurm.tracker import Known
 from mirab.control.recover import Intents
 from mirab.core.nodes import Health
 from mirab.core.state import State
+from mirab.logs.sacct import COMMAND
 from mirab.logs.yamltree import read_yaml
+from mirab.model.nodelists import compress
 from mirab.model.plans import Drain
 from mirab.model.resources import Cluster
 from mirab.model.units import SECOND, UNIT, ChargeRate, NodeName, RunId, WorkloadId, parse_duration
@@ -106,8 +109,28 @@ def _weight(text: str) -> ChargeRate:
     return weight
 
 
-def runner_of(settings: SlurmSettings, observing: bool) -> Runner:
-    return (ReadOnlyRunner if observing else Runner)(environment=settings.environment)
+def runner_of(settings: SlurmSettings, observing: bool, clock: str = "%s") -> Runner:
+    """`clock`: how Slurm's programs write instants; "" = as they do by themselves."""
+    environment = {**settings.environment, "SLURM_TIME_FORMAT": clock or "standard", **({} if clock else {"TZ": "UTC"})}
+    return (ReadOnlyRunner if observing else Runner)(environment=environment)
+
+
+def log_command(since: str) -> Command:
+    """The command that makes a log for replays, as `mirab sim --help-sacct` shows it."""
+    words = shlex.split(COMMAND.partition(" > ")[0])[1:]
+    return tuple(f"--starttime={since}" if word.startswith("--starttime=") else word for word in words)
+
+
+def cluster_yaml(cluster: Cluster) -> str:
+    """The ``cluster:`` section that says what Slurm lists."""
+    lines = [f"cluster:\n  name: {cluster.name}\n  pools:\n"]
+    for pool in cluster.pools:
+        lines.append(f'    {pool.name}:\n      nodes: "{compress(pool.nodes)}"\n')
+        lines.append(f"      gpus_per_node: {pool.gpus_per_node}\n" if pool.gpus_per_node else "")
+        lines.append(f"      gpu_type: {pool.gpu_type}\n" if pool.gpu_type else "")
+        lines.append(f"      cpus_per_node: {pool.cpus_per_node}\n      memory_per_node: {pool.memory_mib_per_node}M\n")
+        lines.append(f"      weight: {pool.weight / UNIT:g}\n")
+    return "".join(lines)
 
 
 def cluster_there(config: ServeConfig) -> Cluster:

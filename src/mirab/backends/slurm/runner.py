@@ -25,7 +25,7 @@ class Runner:
     def __init__(self, timeout_s: float = TIMEOUT_S, environment: Mapping[str, str] | None = None) -> None:
         self.calls: Counter[str] = Counter()
         self._timeout_s = timeout_s
-        self._environment = {**os.environ, **(environment or {}), "SLURM_TIME_FORMAT": "%s"}
+        self._environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", **(environment or {})}
 
     def read(self, command: Command) -> str:
         """What a command prints.
