@@ -125,8 +125,11 @@ def _shapes_to_try(trial: Trial) -> list[ShapeInfo]:
 
 def _join_claimants(trial: Trial, turns: Turns) -> None:
     """Queues that may stop somebody's run, and gangs whose time it is to ask for a hold."""
+    holds_left = trial.holds_given() < trial.policy.holds_max
     for leaf in trial.state.accounts.values():
-        able, may_hold = able_shapes(trial, leaf), _may_have_hold(trial, leaf)
+        if not leaf.shapes:
+            continue
+        able, may_hold = able_shapes(trial, leaf), holds_left and _may_have_hold(trial, leaf)
         for info, queues in leaf.shapes.items() if able or may_hold else ():
             for queue in queues:
                 takes = info in able and queue not in trial.state.awaiting and is_able(trial, queue)
@@ -260,13 +263,15 @@ def _serve_uncharged(trial: Trial) -> None:
     """What no charged work can use now, less the headroom, in order of uncharged usage."""
     if not trial.state.waiting_sizes[False]:
         return
-    turns = Turns(trial, Rules(by_uncharged_usage, _serve_one_uncharged, trial.lets_in_beside_headroom))
-    for queue in trial.state.unexplained:
-        if not queue.info.charged:
+    new = [queue for queue in trial.state.unexplained if not queue.info.charged]
+    roomy = trial.roomy_shapes(charged=False) if trial.news else []
+    if new or roomy:
+        turns = Turns(trial, Rules(by_uncharged_usage, _serve_one_uncharged, trial.lets_in_beside_headroom))
+        for queue in new:
             turns.join(queue)
-    for info in trial.roomy_shapes(charged=False) if trial.news else ():
-        turns.join_for_room(info)
-    turns.take()
+        for info in roomy:
+            turns.join_for_room(info)
+        turns.take()
 
 
 def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:

@@ -16,6 +16,8 @@ from mirab.model.units import AccountPath, Instant, NodeMask, WorkloadId
 
 def serve_reservations(trial: Trial) -> None:
     """Choose nodes in time, clear them at the beginning, give them back at the end."""
+    if not trial.state.reservations:
+        return
     for reservation in sorted(trial.state.reservations.values(), key=lambda each: (each.begin, each.id)):
         choose_at = reservation.begin - trial.policy.min_runtime_cap - 2 * trial.policy.grace_max
         hold = trial.state.reserved.get(reservation.id)

@@ -7,9 +7,8 @@ there is nobody to compare with, nothing is compared.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mirab.core.ordering import Key, queue_key
 from mirab.core.queues import Queue, ShapeInfo
@@ -20,8 +19,7 @@ Line: TypeAlias = list[tuple[Key, Queue]]
 """The queues of one leaf, a heap by key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """What differs between charged and uncharged work, and between policies.
 
     Attributes:
