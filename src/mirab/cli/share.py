@@ -88,9 +88,14 @@ def _user_row(user: dict[str, Any], depth: int) -> list[str]:
 
 
 def formula_of(each: Account) -> str:
-    """``red: ratio = (used 12 h + committed 3.0 h) / entitled 40 h = 0.38, so below its share``."""
+    """``red: ratio = (used 12 h + committed 3.0 h) / entitled 40 h = 0.38, so below its share``.
+
+    What lies in the window before the account's first day counts as delivered; while it does, it is a term too.
+    """
     used, committed, entitled = (hours(each[name]) for name in ("used_h", "committed_h", "entitled_h"))
-    sides = f"{each['path']}: ratio = (used {used} h + committed {committed} h) / entitled {entitled} h"
+    before = each.get("par_h", 0)
+    par = f" + before its first day {hours(before)} h" if before else ""
+    sides = f"{each['path']}: ratio = (used {used} h{par} + committed {committed} h) / entitled {entitled} h"
     if each["ratio"] is None:
         return f"{sides}: it has no share, so it goes after all others"
     where = "below its share: it is owed" if each["ratio"] < 1 else "at or above its share"

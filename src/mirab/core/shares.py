@@ -110,6 +110,10 @@ class Account:
             used += self._par_share * (self._par_until - capacity_start) // WHOLE
         return used if used > 0 else 0
 
+    def par(self, now: Instant) -> Charge:
+        """What of `used` was never charged: the part of the window before its first day, delivered at par."""
+        return max(0, self._par_share * (self._par_until - self.window.at(now)[1]) // WHOLE)
+
     def promised(self, now: Instant) -> int:
         """E in charge times parts of `WHOLE`: the integral of share x capacity over the window."""
         _, start, end = self.window.at(now)

@@ -220,14 +220,17 @@ class ShareAccount(Reply):
     path: str
     share: Annotated[float, Field(description="Of the whole cluster, 0 to 1.")]
     used_h: float = 0
+    par_h: Annotated[
+        float, Field(description="The part of the window before the account's first day, counted as delivered.")
+    ] = 0
     owed_h: float | None = None
     delivered_h: float | None = None
     entitled_h: float = 0
     committed_h: float = 0
     debt_h: float | None = None
-    ratio: Annotated[float | None, Field(description="(used + committed) / entitled; null = nothing is entitled.")] = (
-        None
-    )
+    ratio: Annotated[
+        float | None, Field(description="(used + par + committed) / entitled; null = nothing is entitled.")
+    ] = None
     running_gpus: int = 0
     waiting_jobs: int = 0
     waiting_gpus: int = 0

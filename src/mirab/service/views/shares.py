@@ -41,10 +41,11 @@ class Crowd:
 
 @dataclass(slots=True)
 class Line:
-    """One account as it stands, in numbers of the core."""
+    """One account as it stands, in numbers of the core. `par` is the part of `used` that was never charged."""
 
     account: Account
     used: Charge
+    par: Charge
     promised: int
     crowd: Crowd
     users: list[tuple[UserName, Charge, Crowd]] = field(default_factory=list)
@@ -63,7 +64,7 @@ def lines(state: State, now: Instant, below: str | None = None) -> list[Line]:
     for account in wanted:
         crowd = crowds.get(account, Crowd())
         crowd.committed += account.held
-        line = Line(account, account.used(now), account.promised(now), crowd)
+        line = Line(account, account.used(now), account.par(now), account.promised(now), crowd)
         if _shown(state, line, now):
             line.users = list(_users(account, runs, state, now)) if with_users else []
             found.append(line)
@@ -74,7 +75,7 @@ def _shown(state: State, line: Line, now: Instant) -> bool:
     path = line.account.path
     if path.rpartition("/")[2] != REST and state.is_open(path):
         return True
-    return not line.crowd.empty or line.account.usage.between(now - state.policy.window, now) > 0
+    return not line.crowd.empty or line.account.usage.between(state.window.at(now)[0], now) > 0
 
 
 def _crowds(state: State, now: Instant) -> dict[Account, Crowd]:
@@ -121,7 +122,7 @@ def _users(account: Account, runs: Mapping[User, list[Run]], state: State, now: 
         for run in runs.get(user, ()):
             _add_run(crowd, run, state, now)
         crowd.committed += user.held
-        used = max(0, user.usage.between(now - state.policy.window, now))
+        used = max(0, user.usage.between(state.window.at(now)[0], now))
         if used or not crowd.empty:
             yield user.name, used, crowd
 
@@ -151,7 +152,8 @@ def _told(line: Line, got: Got | None) -> ShareAccount:
     return ShareAccount(
         path=account.path,
         share=account.share / WHOLE,
-        used_h=hours(line.used),
+        used_h=hours(max(0, line.used - line.par)),
+        par_h=hours(line.par),
         owed_h=None if owed is None else scaled_hours(owed),
         delivered_h=None if delivered is None else scaled_hours(delivered),
         debt_h=None if owed is None or delivered is None else scaled_hours(owed - delivered),

@@ -101,7 +101,7 @@ function formulas(accounts) {
 /** Ratio = (used + committed) / entitled, with its numbers. */
 function formula(each) {
   return el("div", { class: "formula" },
-    el("p", null, el("span", { class: "sum" }, `(used ${hours(each.used_h)} h + committed ${hours(each.committed_h)} h) / entitled ${hours(each.entitled_h)} h = ${ratio(each.ratio)}`)),
+    el("p", null, el("span", { class: "sum" }, `(used ${hours(each.used_h)} h${each.par_h ? ` + before its first day ${hours(each.par_h)} h` : ""} + committed ${hours(each.committed_h)} h) / entitled ${hours(each.entitled_h)} h = ${ratio(each.ratio)}`)),
     facts([
       ["Used", "what ran under a minimum in the window, in GPU-hours of weight 1"],
       ["Committed", "what its runs are still promised until their minimums are over"],
