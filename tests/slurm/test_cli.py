@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from mirab.backends.slurm.governed import Governed, read_governed
 from mirab.cli.slurm import command
 from mirab.logs.clusterfile import read_cluster_file
+from mirab.service.slurm import log_command
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.house import USERS, House, house, sbatch
 
@@ -103,9 +104,7 @@ def test_import_makes_budgets_and_a_log(slurm_with_accounts: SlurmCluster, tmp_p
     slurm.run(*add, "account", "product", "Fairshare=20", check=False)
     slurm.run(*add, "user", USERS[0], "account=vlm", check=False)
     job = sbatch(slurm, "-N1", "--gpus-per-node=2", "-A", "vlm", script="true")
-    slurm.wait_for(
-        lambda: "COMPLETED" in slurm.run("sacct", "-j", job, "-X", "-n", "-P", "-o", "state"), "sacct to show it"
-    )
+    slurm.wait_for(lambda: f"{job}|" in slurm.run(*log_command("now-30days")), "sacct to show it")
     made = House(slurm, tmp_path / "mirab")
     out = tmp_path / "import"
     done = mirab(made, "import", "--out", str(out))

@@ -64,7 +64,6 @@ def test_it_follows_everything_and_changes_nothing(
     early = sbatch(slurm, *whole, "-A", "red")
     slurm.wait_for(lambda: slurm.states()[early] == "RUNNING", "a job that runs before mirab comes")
     with house(slurm, tmp_path / "mirab", observe=True) as observer:
-        observer.govern("*")
         with monkeypatch.context() as patched:
             patched.setenv("PATH", f"{folder}:{os.environ['PATH']}")
             service = observer.start()

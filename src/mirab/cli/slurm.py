@@ -71,6 +71,7 @@ def import_(out: str, since: str, **place: str | None) -> None:
     from mirab.backends.slurm import associations, commands
     from mirab.backends.slurm.listings import nodes
     from mirab.backends.slurm.places import cluster_of
+    from mirab.backends.slurm.rules import paths_of
     from mirab.service.slurm import cluster_yaml, log_command, runner_of
 
     settings = _settings(**place)
@@ -86,6 +87,7 @@ def import_(out: str, since: str, **place: str | None) -> None:
     (folder / "budgets.yaml").write_text(tree, encoding="utf-8")
     (folder / "cluster.yaml").write_text(cluster_yaml(cluster) + tree, encoding="utf-8")
     jobs = _read(runner_of(settings, observing=True, clock=""), log_command(since))
+    jobs = associations.with_paths(jobs, paths_of(budgets)) if jobs else jobs
     (folder / "jobs.txt").write_text(jobs, encoding="utf-8")
     say(f"{folder}/budgets.yaml: {len(list(budgets.walk()))} accounts, for `mirab serve --backend slurm --cluster`")
     say(f"{folder}/cluster.yaml: the same and {cluster.slots} GPUs and cores, for replays")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mirab.backends.slurm.commands import Command
@@ -68,6 +68,23 @@ def _below(parent: str, accounts: list[Association], depth: int) -> tuple[Budget
         Budget(each.account, part, _below(each.account, accounts, depth + 1), hypothesis=NOTE)
         for each, part in zip(children, parts, strict=True)
     )
+
+
+def with_paths(log: str, paths: Mapping[str, str]) -> str:
+    """A log of ``sacct --parsable2`` with paths of budgets where it names accounts."""
+    head, *rows = log.splitlines()
+    names = head.split("|")
+    if "Account" not in names:
+        return log
+    column = names.index("Account")
+    return "".join(f"{line}\n" for line in (head, *(_renamed(row, column, paths) for row in rows)))
+
+
+def _renamed(row: str, column: int, paths: Mapping[str, str]) -> str:
+    fields = row.split("|", column + 1)
+    if len(fields) > column:
+        fields[column] = paths.get(fields[column], fields[column])
+    return "|".join(fields)
 
 
 def as_yaml(budgets: Budgets) -> str:
