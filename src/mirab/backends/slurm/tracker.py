@@ -237,7 +237,8 @@ class Tracker:
             return
         yield from self._run_begins(seen, job, now)
         if seen.run is not None:
-            yield facts.RunEnded(end_of(job, now), seen.run, _outcome(seen, job), exit_code=exit_code(job))
+            at = max(end_of(job, now), min(job.started_at or now, now))
+            yield facts.RunEnded(at, seen.run, _outcome(seen, job), exit_code=exit_code(job))
 
     def _returns(self, job_id: str, seen: Seen, job: SlurmJob | None, now: Instant) -> Iterator[Event]:
         """Its requeue is waited for; `_holding` lets it into the queue once it is seen waiting."""
@@ -275,13 +276,13 @@ class Tracker:
         given = self.nodes.places.allocation(job)
         if given is None:
             return
-        yield from self._give_way(job, now)
+        yield from self._give_way(job, started)
         seen.begins(RunId(f"{seen.workload_id}.{max(seen.attempt + 1, job.attempt)}"), job, started)
         assert seen.run is not None
         minimum = FOREVER if self.rules.left(job) else self.rules.minimum(job)
         yield facts.RunAdopted(started, seen.run, seen.workload_id, given, started, minimum)
 
-    def _give_way(self, job: SlurmJob, now: Instant) -> Iterator[Event]:
+    def _give_way(self, job: SlurmJob, at: Instant) -> Iterator[Event]:
         """Slurm has started something by itself where a run of mirab's was to begin: that one is taken back."""
         for seen in self.expected():
             shared = [name for name in seen.where if name in job.node_names]
@@ -289,7 +290,7 @@ class Tracker:
                 run_id, seen.expected = seen.expected, None
                 assert run_id is not None
                 why = f"Slurm has started {job.id} on {', '.join(shared)}"
-                yield facts.ActionRefused(now, run_id, "start", why)
+                yield facts.ActionRefused(at, run_id, "start", why)
 
     def _crowded(self, name: NodeName, more: int) -> bool:
         """Whether a node has not so many GPUs beside those of the runs on it."""
