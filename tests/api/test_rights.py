@@ -43,6 +43,9 @@ ALLOWED: dict[tuple[str, str], frozenset[str]] = {
     ("PUT", "/api/v1/budgets"): frozenset({"mia", "adv", "adm"}),
     ("GET", "/api/v1/budgets/history"): EVERYBODY,
     ("POST", "/api/v1/budgets/changes"): frozenset({"mia", "adv", "adm"}),
+    ("GET", "/api/v1/report"): EVERYBODY,
+    ("GET", "/api/v1/rollout"): EVERYBODY,
+    ("POST", "/api/v1/rollout"): frozenset({"adm"}),
     ("GET", "/api/v1/exceptions"): EVERYBODY,
     ("POST", "/api/v1/exceptions"): SUBMITTERS,
     ("POST", "/api/v1/exceptions/{case_id}/approve"): frozenset({"adm"}),
@@ -109,6 +112,8 @@ def request(service: Stage, method: str, path: str, job_id: str) -> tuple[str, d
         rest["json"], rest["headers"] = {"budgets": changed_budgets(service), "why": "a try"}, {"If-Match": "*"}
     elif (method, path) == ("POST", "/api/v1/exceptions"):
         rest["json"] = {"kind": "guaranteed", "account": "vision/video", "lasts": "1h", "reason": "a try"}
+    elif (method, path) == ("POST", "/api/v1/rollout"):
+        rest["json"] = {"account": "*", "mode": "enforce", "why": "a try"}
     elif "{case_id}" in path:
         rest["json"] = {"why": "a try"}
     elif path.endswith("/budgets/changes"):

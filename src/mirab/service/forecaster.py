@@ -101,6 +101,7 @@ class Forecaster:
         self._asked_at = -ASKING
         self._done_at = 0.0
         self._working = Lock()
+        self.threads: list[Thread] = []
         self.latest = NOTHING
         live.subscribe(self._hear)
 
@@ -149,7 +150,9 @@ class Forecaster:
 
     # --- the thread -------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        Thread(target=self._run, name="forecasts", daemon=True).start()
+        thread = Thread(target=self._run, name="forecasts", daemon=True)
+        self.threads.append(thread)
+        thread.start()
 
     def _run(self) -> None:
         while not self._live.stopping.is_set():
@@ -162,7 +165,7 @@ class Forecaster:
                 if self._live.stopping.is_set():
                     return
                 log.warning("forecast.failed", error=f"{type(error).__name__}: {error}", hint="tried again later")
-            self._bell.wait(FRESH)
+            self._bell.wait(min(FRESH, 1.0))
             self._bell.clear()
 
     def _is_due(self) -> bool:

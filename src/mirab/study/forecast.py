@@ -137,7 +137,7 @@ def arriving(history: History, chance: Random, now: Instant, horizon: Duration) 
     times = [each.submitted_at for each in past]
     number, at = 0, now
     while at < now + horizon:
-        until = at + min(span, max(MINUTE, round(chance.expovariate(1 / BLOCK))))
+        until = min(at + span, at + max(MINUTE, round(chance.expovariate(1 / BLOCK))), now + horizon)
         shift = _shift(chance, at - now, until - now, span)
         for place in range(bisect_left(times, at - shift), bisect_left(times, until - shift)):
             number += 1

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from mirab.core.queues import Pending, Queue
 from mirab.core.state import State
 from mirab.model.events import WorkloadCancelled, WorkloadSubmitted
 from mirab.model.resources import Shape
@@ -38,11 +39,36 @@ def variants(shape: Shape, names: Names) -> Iterator[tuple[str, Shape]]:
         yield whywords.changed_slots(fewer, shape.gpus_per_node, names), shape._replace(gpus_per_node=fewer)
 
 
+def ask_anew(state: State, queue: Queue) -> None:
+    """On a copy: let the next decision say why the head of the queue waits, whenever that was last worked out.
+
+    A recorded reason is as old as the last decision that asked; with many thousands waiting that is up to the policy's
+    `review` ago.
+    """
+    queue.head.waiting = None
+    state.unexplained[queue] = None
+
+
+def _now(state: State, now: Instant, pending: Pending) -> dict[str, Any]:
+    """What the head of its queue would get from a decision at this moment."""
+    queue = pending.queue
+    assert queue is not None
+    head = queue.head.workload.id
+
+    def work() -> dict[str, Any]:
+        ask_anew(state, queue)
+        return rehearsed(state, now, head, ())
+
+    found: dict[str, Any] = Copy(work, LONGEST_COPY).result()
+    return {"decision": found["decision"], "reason": found["reason"]}
+
+
 def looked(state: State, now: Instant, workload: WorkloadId, first: str | None, names: Names) -> dict[str, Any]:
-    """In a copy of the process: what each variant would get, and when the account is level with the first."""
+    """In a copy of the process: what it and its variants would get, and when the account is level with the first."""
     pending = state.pending.get(workload)
     if pending is None or pending.queue is None:
-        return {"level_at": None, "whatif": []}
+        return {"level_at": None, "whatif": [], "now": None}
+    present = _now(state, now, pending)
     found = [
         {"change": words, **_tried(state, now, pending.workload, shape)}
         for words, shape in variants(pending.workload.shape, names)
@@ -52,7 +78,7 @@ def looked(state: State, now: Instant, workload: WorkloadId, first: str | None, 
         steps = range(now + STEP, now + state.policy.window + 1, STEP)
         accounts = pending.queue.user.account, state.accounts[first]  # type: ignore[index]
         level = level_at(state, *accounts, now, steps)
-    return {"level_at": level, "whatif": found}
+    return {"level_at": level, "whatif": found, "now": present}
 
 
 def _tried(state: State, now: Instant, workload: Workload, shape: Shape) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isinf
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from mirab.service.views.contenders import Order, Standing, order
 from mirab.service.views.moments import iso
 from mirab.service.views.rehearsals import looked
 from mirab.service.views.shares import hours, scaled_hours
-from mirab.service.views.waiting import CODES, NEW, NEW_SENTENCE, ahead_of, names_of, reason_of_pending
+from mirab.service.views.waiting import CODES, NEW, ahead_of, names_of, reason_of_pending
 from mirab.study import whywords, words
 from mirab.study.formats import Names
 from mirab.study.journalfile import Header
@@ -44,6 +44,7 @@ OWN_RECORDS = 1_000
 COMING = ("HoldsNodes", "AwaitingVictims", "AwaitingCheckpoint")
 """Reasons to wait of those whose start is settled."""
 KEPT = 256
+NEXT = "nothing that is known keeps it: the next decision looks at it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,16 @@ class WhyView:
             return _held(row, now, seen)
         if seen is None:
             return None
-        blockers = list(_blockers(seen))
+        found = self._rehearsed(row.id, seen) if whatif else None
+        if found is not None and found["now"] is not None:
+            seen = refreshed(seen, found["now"], row.id)
+        blockers = list(blockers_of(seen))
         answer = WhyAnswer(
             id=row.id, state=row.state.value, at=iso(now),
-            headline=blockers[0].fact if blockers else NEW_SENTENCE, blockers=blockers,
+            headline=blockers[0].fact if blockers else NEXT, blockers=blockers,
             ahead=[] if seen.order is None else [self._contender(each, now) for each in seen.order.shown],
         )  # fmt: skip
-        return self._with_rehearsals(answer, row, seen) if whatif else answer
+        return answer if found is None else self._with_rehearsals(answer, found, seen)
 
     def _contender(self, each: Standing, now: Instant) -> Contender:
         count, entries = self._forecaster.entries(AccountPath(each.path.removesuffix("/*")), now, ENTRIES)
@@ -109,8 +113,7 @@ class WhyView:
                      for entry, amount in entries],
         )  # fmt: skip
 
-    def _with_rehearsals(self, answer: WhyAnswer, row: JobRow, seen: Seen) -> WhyAnswer:
-        found = self._rehearsed(row.id, seen)
+    def _with_rehearsals(self, answer: WhyAnswer, found: dict[str, Any], seen: Seen) -> WhyAnswer:
         level = ""
         if seen.order is not None and seen.order.ahead:
             first, mine = seen.order.shown[0], seen.order.mine
@@ -193,6 +196,13 @@ def look(state: State, job_id: str, now: Instant) -> Seen | None:
     )  # fmt: skip
 
 
+def refreshed(seen: Seen, found: dict[str, Any], job_id: str) -> Seen:
+    """The same with the reason that a decision at this moment would record of the head of its queue."""
+    reason = decode(found["reason"]) if found["decision"] == "wait" and found["reason"] else None
+    own = reason if seen.head == job_id else seen.reason
+    return replace(seen, reason=own, head_reason=reason)
+
+
 def _order(state: State, pending: Pending, now: Instant) -> Order | None:
     """Only where accounts are compared, and for work that is charged."""
     queue = pending.queue
@@ -201,14 +211,14 @@ def _order(state: State, pending: Pending, now: Instant) -> Order | None:
     return order(state, queue.user.account, now)
 
 
-def _blockers(seen: Seen) -> Iterator[Blocker]:
+def blockers_of(seen: Seen) -> Iterator[Blocker]:
     """The first one first: one's own that go before, then what keeps the head of the queue."""
     if isinstance(seen.reason, BehindOwn):
         yield _blocker(seen.reason, seen.names, "", list(seen.before))
     if seen.head_reason is not None:
         yield _blocker(seen.head_reason, seen.names, seen.head or "", _named(seen.head_reason))
     if seen.reason is None:
-        yield Blocker(code=NEW, fact=NEW_SENTENCE)
+        yield Blocker(code=NEW, fact=NEXT)
 
 
 def _blocker(reason: Reason, names: Names, about: str, removes: list[str]) -> Blocker:

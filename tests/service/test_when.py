@@ -1,0 +1,186 @@
+"""When: forecasts kept beside the service, told for jobs and for requests, and compared with what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mirab.cli.when import held, lines_of
+from mirab.model.events import Outcome
+from mirab.model.units import HOUR, MINUTE, SECOND
+from mirab.service.desk.errors import DeskError
+from mirab.service.forecaster import Forecaster
+from mirab.service.views.answers import Answers
+from mirab.store.predictions import KEPT, Prediction, Predictions
+from tests.service.house import ADA, EVE, Bench, form
+
+
+@pytest.fixture
+def answers(bench: Bench) -> Answers:
+    return Answers(bench.live, bench.desk)
+
+
+def children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+def with_a_past(bench: Bench, jobs: int = 14) -> None:
+    """Jobs of half an hour that ran one after the other."""
+    for _ in range(jobs):
+        (job,) = bench.submit(EVE, account="llm", gpus_per_node=4, min_runtime="15m", time_limit="2h")
+        bench.wait(HOUR // 2)
+        bench.end(job)
+
+
+def one_waits(bench: Bench) -> tuple[str, str]:
+    """A running job that has both nodes, of a kind that always ran for half an hour, and one that wants them."""
+    (runs,) = bench.submit(EVE, account="llm", nodes=2, gpus_per_node=4, min_runtime="15m", time_limit="2h")
+    (waits,) = bench.submit(ADA, nodes=2, gpus_per_node=4, min_runtime="1h", time_limit="2h")
+    return runs, waits
+
+
+def test_a_job_that_waits_is_told_when(bench: Bench, answers: Answers) -> None:
+    with_a_past(bench)
+    runs, waits = one_waits(bench)
+    before, seq = children(), bench.store.last()
+    batch = answers.forecaster.refresh()
+    assert set(batch.forecasts) == {waits}
+    told = batch.forecasts[waits]
+    assert told.runs == 50
+    assert told.p50 is not None and told.p90 is not None
+    assert abs(told.p50 - bench.engine.at - HOUR // 2) < MINUTE
+    answer = answers.when(waits, 0)
+    assert answer is not None
+    assert (answer.runs, answer.kind, answer.id) == (50, "small", waits)
+    assert answer.because
+    assert "half start it by" in answer.sentence
+    assert (children(), bench.store.last()) == (before, seq), "nothing is left over, and nothing was recorded"
+    assert "looked forward" in "\n".join(lines_of(json.loads(answer.model_dump_json())))
+    running = answers.when(runs, 0)
+    assert running is not None
+    assert running.sentence.startswith("it runs since")
+
+
+def test_jobs_without_a_forecast_say_so(bench: Bench, answers: Answers) -> None:
+    (held_back,) = bench.submit(hold=True)
+    (ended,) = bench.submit()
+    bench.end(ended)
+    _, waits = one_waits(bench)
+    told = {job: answers.when(job, 0) for job in (held_back, ended, waits)}
+    assert [each.sentence for each in told.values() if each is not None] == [
+        "it is held: it queues from when it is released, and has no forecast before",
+        "it has ended (COMPLETED)",
+        "its forecast is being worked out: ask again in a moment",
+    ]
+    assert answers.when("99", 0) is None
+
+
+@pytest.mark.slow
+def test_a_request_that_nobody_submitted(bench: Bench, answers: Answers) -> None:
+    with_a_past(bench)
+    one_waits(bench)
+    seq = bench.store.last()
+    answer = answers.suppose(EVE, form(account="llm", gpus_per_node=2, min_runtime="2h"))
+    assert (answer.id, answer.runs) == ("", 50)
+    assert answer.p50 is not None
+    empty = answers.suppose(ADA, form(gpus_per_node=0, cpus_per_node=1))
+    assert (empty.assumption, empty.p90 is None) == ("none", False)
+    assert answers.suppose(ADA, form(hold=True)).sentence.startswith("it would be held")
+    with pytest.raises(DeskError, match="no account"):
+        answers.suppose(ADA, form(account="vision/vidoe"))
+    assert bench.store.last() == seq
+
+
+def test_the_first_word_about_a_wait_is_kept_and_compared(bench: Bench, answers: Answers) -> None:
+    with_a_past(bench)
+    runs, waits = one_waits(bench)
+    answers.forecaster.refresh()
+    (said,) = Predictions(bench.live.store).all()
+    bench.wait(MINUTE)
+    answers.forecaster.refresh()
+    assert Predictions(bench.live.store).all() == [said]
+    assert (said.workload, said.attempt, said.kind) == (waits, 1, "small")
+    assert answers.calibration().classes["small"].judged == 0
+    bench.wait(HOUR // 2 - MINUTE)
+    bench.end(runs)
+    assert bench.row(waits).state.value == "RUNNING"
+    found = answers.calibration()
+    assert found.kept == 1
+    score = found.classes["small"]
+    assert score.judged + score.bounds == 1
+    assert 1.0 in (score.p90_held, score.bounds_held)
+    table = "\n".join(held(json.loads(found.model_dump_json())))
+    assert "P90_HELD" in table and "small" in table
+
+
+def test_a_job_that_was_given_up_is_judged_by_when(bench: Bench, answers: Answers) -> None:
+    _, waits = one_waits(bench)
+    at, store = bench.engine.at, Predictions(bench.live.store)
+    store.keep([Prediction(waits, 1, "small", at, at + MINUTE, at + HOUR)])  # type: ignore[arg-type]
+    bench.wait(2 * MINUTE)
+    bench.desk.cancel(ADA, [waits])
+    bench.settle()
+    score = answers.calibration().classes["small"]
+    assert (score.p50_held, score.p90_held, score.judged) == (0.0, None, 0)
+
+
+@pytest.mark.slow
+def test_a_service_that_starts_again_has_learned_and_keeps_its_word(bench: Bench) -> None:
+    with_a_past(bench)
+    _, waits = one_waits(bench)
+    Answers(bench.live, bench.desk).forecaster.refresh()
+    kept = Predictions(bench.live.store).all()
+    bench.crash()
+    again = Forecaster(bench.live)
+    again.learn()
+    told = again.refresh().forecasts[waits]  # type: ignore[index]
+    assert told.p50 is not None
+    assert abs(told.p50 - bench.engine.at - HOUR // 2) < MINUTE
+    assert Predictions(bench.live.store).all() == kept
+
+
+def test_only_so_many_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirab.store.predictions.KEPT", 3)
+    store = Predictions(bench.live.store)
+    for number in range(5):
+        store.keep([Prediction(str(number), 1, "small", number, None, None)])  # type: ignore[arg-type]
+    assert sorted(each.workload for each in store.all()) == ["2", "3", "4"]
+    assert bench.store.meta("cluster") is not None
+    assert KEPT > 1_000
+
+
+def test_a_busy_machine_gets_fewer_runs_and_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirab.service.forecaster.DEADLINE", 0.0)
+    answers = Answers(bench.live, bench.desk)
+    _, waits = one_waits(bench)
+    assert answers.forecaster.refresh().forecasts[waits].runs == 10  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_the_thread_keeps_them_fresh_and_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirab.service.forecaster.FRESH", 0.05)
+    bench.live.pulse.running = True
+    answers = Answers(bench.live, bench.desk)
+    _, waits = one_waits(bench)
+    answers.start()
+    try:
+        answer = answers.when(waits, 30)
+        assert answer is not None
+        assert answer.runs >= 10
+    finally:
+        bench.live.stopping.set()
+        for thread in answers.forecaster.threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def test_the_outcome_of_a_run_is_what_is_learned(bench: Bench, answers: Answers) -> None:
+    """A failed run is as long as it was; a preempted one is not over."""
+    (job,) = bench.submit(EVE, account="llm", gpus_per_node=4, min_runtime="0")
+    bench.wait(10 * SECOND)
+    bench.end(job, outcome=Outcome.FAILED)
+    history = answers.forecaster._history
+    assert [len(book) for key, book in history._spans.items() if key == ("eve", "small")] == [1]
