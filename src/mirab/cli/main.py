@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("when", "When a job, or a request, will start; how past forecasts held."),
         ("share", "The tree of accounts: share, used, owed, delivered, debt."),
         ("squatters", "Who holds GPUs without a sign of progress."),
+        ("report", "The week, for managers: owed, delivered, waits, lost work, drains, reviews."),
     ),
     "Operate": (
         ("cancel", "End jobs."),

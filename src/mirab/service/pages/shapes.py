@@ -45,9 +45,9 @@ class PoolNow(Told):
     counted: Annotated[bool, Field(description="Whether the four measures are about it.")]
     per_node: int
     installed: int
-    schedulable: int
+    schedulable: Annotated[int, Field(description="Of nodes that take work, and what still runs on others.")]
     busy: int
-    leaving: Annotated[int, Field(description="Still busy on nodes that drain.")] = 0
+    leaving: Annotated[int, Field(description="Of these, still busy on nodes that take no new work.")] = 0
     free: int
     whole_free: Annotated[int, Field(description="Nodes that are free as a whole.")] = 0
     stranded: Annotated[int, Field(description="Free on nodes that are partly used.")] = 0

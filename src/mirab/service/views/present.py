@@ -74,8 +74,10 @@ def _pool(state: State, number: int, members: Sequence[Any], broken: Part | None
     bank, pool = state.banks[number], state.cluster.pools[number]
     everything = (1 << len(pool.nodes)) - 1
     usable = state.usable[number]
-    schedulable = usable.bit_count() * bank.slots
+    sick = everything & ~usable
+    leaving = sick.bit_count() * bank.slots - bank.free_slots(sick)
     free = bank.free_slots(usable)
+    schedulable = usable.bit_count() * bank.slots + leaving
     return {
         "name": pool.name,
         "gpu_type": pool.gpu_type,
@@ -85,7 +87,7 @@ def _pool(state: State, number: int, members: Sequence[Any], broken: Part | None
         "installed": pool.slots,
         "schedulable": schedulable,
         "busy": schedulable - free,
-        "leaving": (everything & ~usable).bit_count() * bank.slots - bank.free_slots(everything & ~usable),
+        "leaving": leaving,
         "free": free,
         "whole_free": 0 if broken is None else broken["largest_whole"],
         "stranded": 0 if broken is None else broken["stranded_gpus"],

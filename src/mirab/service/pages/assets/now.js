@@ -28,16 +28,15 @@ function lede(now) {
   parts.push(total.waiting_jobs
     ? `${plural(total.waiting_jobs, "job")} ${total.waiting_jobs === 1 ? "waits" : "wait"} for ${plural(total.waiting_gpus, unit)}`
     : "nothing waits");
-  const out = sum("installed") - sum("schedulable");
+  const out = sum("installed") - sum("schedulable") + sum("leaving");
   if (out) {
-    const leaving = sum("leaving");
-    parts.push(`${plural(out, unit)} ${out === 1 ? "is" : "are"} out of use${leaving ? `, where runs still finish on ${count(leaving)}` : ""}`);
+    parts.push(`${plural(out, unit)} ${out === 1 ? "is" : "are"} on nodes that take no new work`);
   }
   return `${parts.join("; ")}.`;
 }
 
 const MEANS = {
-  availability: ["Availability", (level) => `${count(level.part)} of ${plural(level.whole, level.unit)} can take work`],
+  availability: ["Availability", (level) => `${count(level.part)} of ${plural(level.whole, level.unit)} work, or could`],
   occupancy: ["Occupancy", occupancy],
   impact: ["Impact", impact],
   utilization: ["Utilization", utilization],

@@ -1,0 +1,180 @@
+"""A week of the live service for those who answer for it: the measures of a replay, fed with the recorded journal.
+
+The whole journal is read up to the end of the week, since what was promised, who waited and what ran at its begin
+follows from what came before; only the week itself is counted. What each number means: docs/reference/measures.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from mirab import __version__
+from mirab.model import events as fact_of
+from mirab.model.accounts import Budgets
+from mirab.model.events import Event
+from mirab.model.plans import Plan, Start
+from mirab.model.policy import Policy
+from mirab.model.reasons import InOrder
+from mirab.model.resources import Cluster
+from mirab.model.trace import Trace
+from mirab.model.units import DAY, SECOND, Duration, Instant, WorkloadId
+from mirab.study.figures import report as figures_of
+from mirab.study.measures import Measures
+from mirab.study.weeklydiary import Diary
+from mirab.study.whereabouts import Whereabouts
+
+Record: TypeAlias = tuple[tuple[Event, ...], Plan]
+Json: TypeAlias = dict[str, Any]
+WEEK: Duration = 7 * DAY
+SOON: Duration = 14 * DAY
+"""Reviews and ends of exceptions are announced so long before."""
+ABSENT_MEASURES = ("starvation_s", "starvation_workload", "contract_violations", "makespan_s")
+"""Those that a journal alone cannot tell for one week."""
+
+Grow: TypeAlias = Callable[[Whereabouts, Cluster, Iterable[str]], Whereabouts]
+"""The same workloads and runs on a larger cluster."""
+ProgressOf: TypeAlias = Callable[[WorkloadId], Duration]
+"""The interval at which a workload declared to show progress; 0 = it declared none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """From an instant (Unix ms) to another, and how it is called: ``2026-W48``."""
+
+    name: str
+    begin: Instant
+    end: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the ledger began with, and when."""
+
+    cluster: Cluster
+    budgets: Budgets
+    policy: Policy
+    at: Instant
+
+
+class WeekMeasures(Measures):
+    """The measures of one week of a journal that began before it, and may see the cluster grow."""
+
+    def __init__(self, trace: Trace, policy: Policy, grow: Grow) -> None:
+        super().__init__(trace, policy)
+        self._grow = grow
+        self._sick: dict[str, None] = {}
+
+    def _wire(self) -> dict[type, list[Callable[[Any], None]]]:
+        hearers = super()._wire()
+        for kind, hear in (
+            (fact_of.ClusterChanged, self._grown),
+            (fact_of.PolicyChanged, self._policy_changed),
+            (fact_of.RunAdopted, self._adopted),
+            (fact_of.NodeDegraded, lambda fact: self._sick.setdefault(fact.node)),
+            (fact_of.NodeDown, lambda fact: self._sick.setdefault(fact.node)),
+            (fact_of.NodeUp, lambda fact: self._sick.pop(fact.node, None)),
+        ):
+            hearers.setdefault(kind, []).append(hear)
+        return hearers
+
+    def _count_wait(self, job: Any, now: Instant, *, reached: bool) -> None:
+        """A wait that was over before the week is not one of it."""
+        if now >= self.period.starts_at:
+            super()._count_wait(job, now, reached=reached)
+        job.started = True
+
+    def _count_progress(self, job: Any, now: Instant, *, reached: bool = True) -> None:
+        if now >= self.period.starts_at:
+            super()._count_progress(job, now, reached=reached)
+        job.progressed = True
+
+    def _see(self, action: Any, now: Instant) -> None:
+        before = self.rejected
+        super()._see(action, now)
+        if now < self.period.starts_at:
+            self.rejected = before
+
+    def _policy_changed(self, fact: fact_of.PolicyChanged) -> None:
+        self.policy = fact.policy
+
+    def _grown(self, fact: fact_of.ClusterChanged) -> None:
+        """The books go on; what has been counted so far stays counted."""
+        before = self.usage
+        self.where = self._grow(self.where, fact.cluster, self._sick)
+        self.usage = self.where.usage
+        for name in ("capacity_time", "busy_time", "held_time", "served_time", "demand_time", "idle_time"):
+            setattr(self.usage, name, getattr(before, name))
+        self.jobs, self.runs, self.ledger = self.where.jobs, self.where.runs, self.where.ledger
+
+    def _adopted(self, fact: fact_of.RunAdopted) -> None:
+        """The engine runs it although no plan said so."""
+        job = self.jobs.get(fact.workload_id)
+        if job is not None and job.run is None:
+            reason = InOrder(job.workload.account, 0.0, False)
+            self.where.start(job, Start(fact.run_id, fact.workload_id, fact.allocation, fact.min_runtime, reason))
+            self._started(fact_of.RunStarted(fact.at, fact.run_id))
+
+
+def weekly(week: Week, began: Beginning, records: Iterable[Record], grow: Grow, progress_of: ProgressOf) -> Json:
+    """The report of a week as JSON. `records`: the journal from its begin on, in order.
+
+    Raises:
+        ValueError: the ledger began after the week.
+    """
+    if began.at >= week.end:
+        raise ValueError(f"the ledger began after {week.name}: there is nothing to report")
+    starts = max(week.begin, began.at)
+    trace = Trace((), began.cluster, began.budgets, name=week.name, origin=0, starts_at=starts, ends_at=week.end)
+    measures = WeekMeasures(trace, began.policy, grow)
+    diary = Diary(starts, week.end, began.cluster, began.budgets, progress_of)
+    last = _read(measures, diary, records, week.end)
+    until = min(week.end, max(last, starts))
+    measures._advance(until)
+    return _report(week, starts, until, measures, diary)
+
+
+def _read(measures: Measures, diary: Diary, records: Iterable[Record], end: Instant) -> Instant:
+    """Feed the journal up to the end of the week; returns the instant of the last record that was read."""
+    last = 0
+    for facts, plan in records:
+        if plan.at > end:
+            return end
+        measures.append(facts, plan)
+        diary.append(facts, plan)
+        last = plan.at
+    return last
+
+
+def _report(week: Week, starts: Instant, until: Instant, measures: WeekMeasures, diary: Diary) -> Json:
+    figures = figures_of(measures, None)
+    metrics = {key: value for key, value in figures["metrics"].items() if key not in ABSENT_MEASURES}
+    owners = {path: budget for path, budget, _ in diary.budgets.walk()}
+    return {
+        "mirab": __version__,
+        "week": week.name,
+        "begin_s": week.begin / SECOND,
+        "end_s": week.end / SECOND,
+        "counted_from_s": starts / SECOND,
+        "counted_to_s": until / SECOND,
+        "unit": measures.trace.cluster.unit,
+        "metrics": metrics,
+        "accounts": [
+            {"path": path, "owner": getattr(owners.get(path), "owner", ""), **account}
+            for path, account in _ranked(figures["by_account"])
+        ],
+        "squatters": diary.squatters(until),
+        "drains": diary.drains,
+        "exceptions": diary.exceptions(until, until + SOON),
+        "budget_changes": diary.changes,
+        "reviews": diary.reviews(until + SOON),
+    }
+
+
+def _ranked(by_account: Json) -> Sequence[tuple[str, Json]]:
+    """Those that were owed, used or waited for anything, the most owed first."""
+    busy = [(path, each) for path, each in by_account.items()
+            if each["share"] or each["charged"] or each["uncharged"] or each["waits"]["count"]]  # fmt: skip
+    shown = [each for each in busy if not each[0].endswith("/*") or each[1]["charged"] or each[1]["uncharged"]]
+    return sorted(shown, key=lambda each: (-(each[1]["owed"] or 0), -each[1]["share"], each[0]))
