@@ -150,7 +150,7 @@ def _read(measures: Measures, diary: Diary, records: Iterable[Record], end: Inst
 def _report(week: Week, starts: Instant, until: Instant, measures: WeekMeasures, diary: Diary) -> Json:
     figures = figures_of(measures, None)
     metrics = {key: value for key, value in figures["metrics"].items() if key not in ABSENT_MEASURES}
-    owners = {path: budget for path, budget, _ in diary.budgets.walk()}
+    owners = {str(path): budget for path, budget, _ in diary.budgets.walk()}
     return {
         "mirab": __version__,
         "week": week.name,
