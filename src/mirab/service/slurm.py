@@ -16,7 +16,7 @@ from mirab.backends.slurm.health import DEGRADED, DOWN
 from mirab.backends.slurm.listings import ListingError, nodes
 from mirab.backends.slurm.places import cluster_of
 from mirab.backends.slurm.rules import Judgement
-from mirab.backends.slurm.runner import ReadOnlyRunner, Runner, SlurmCommandError
+from mirab.backends.slurm.runner import TIMEOUT_S, ReadOnlyRunner, Runner, SlurmCommandError
 from mirab.backends.slurm.tracker import Known
 from mirab.control.recover import Intents
 from mirab.core.nodes import Health
@@ -32,7 +32,7 @@ from mirab.service.live import Live
 
 GOVERNED = "slurm-governed"
 """Name of the file of governed accounts in the state folder, unless the settings say another."""
-KEYS = ("governed", "interval", "slurm_conf", "weights", "partitions", "repair_command")
+KEYS = ("governed", "interval", "timeout", "slurm_conf", "weights", "partitions", "repair_command")
 CONTRACT_KEYS = ("min", "grace", "signal", "checkpoint", "restart", "resume")
 
 
@@ -43,6 +43,7 @@ class SlurmSettings:
     Attributes:
         governed: the file of governed accounts.
         interval: seconds between two listings of everything.
+        timeout: seconds that one of Slurm's programs may take.
         slurm_conf: value of SLURM_CONF for Slurm's programs; "" = as it is.
         weights: charge of one GPU by type, in milli-units.
         partitions: the contract of jobs whose comment says nothing, by partition.
@@ -51,6 +52,7 @@ class SlurmSettings:
 
     governed: Path
     interval: float = 5.0
+    timeout: float = TIMEOUT_S
     slurm_conf: str = ""
     weights: Mapping[str, ChargeRate] = field(default_factory=dict)
     partitions: Mapping[str, Contract] = field(default_factory=dict)
@@ -76,6 +78,8 @@ def read_slurm_settings(file: Path | None, state_dir: Path) -> SlurmSettings:
             settings = replace(settings, governed=Path(found["governed"].text("governed")).absolute())
         if "interval" in found:
             settings = replace(settings, interval=found["interval"].parsed("interval", _seconds))
+        if "timeout" in found:
+            settings = replace(settings, timeout=found["timeout"].parsed("timeout", _seconds))
         if "slurm_conf" in found:
             settings = replace(settings, slurm_conf=found["slurm_conf"].text("slurm_conf"))
         if "repair_command" in found:
@@ -112,7 +116,7 @@ def _weight(text: str) -> ChargeRate:
 def runner_of(settings: SlurmSettings, observing: bool, clock: str = "%s") -> Runner:
     """`clock`: how Slurm's programs write instants; "" = as they do by themselves."""
     environment = {**settings.environment, "SLURM_TIME_FORMAT": clock or "standard", **({} if clock else {"TZ": "UTC"})}
-    return (ReadOnlyRunner if observing else Runner)(environment=environment)
+    return (ReadOnlyRunner if observing else Runner)(settings.timeout, environment)
 
 
 def log_command(since: str) -> Command:
