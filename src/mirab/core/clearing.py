@@ -139,11 +139,7 @@ def _clear_parts(
         for node in nodes_of(run.allocation.mask & among):
             on_node.setdefault(node, []).append(run)
     bank, wanted = trial.banks[number], queue.info.shape.nodes
-    plans = []
-    for node in sorted(on_node):
-        plan = _clear_node(trial, bank, node, on_node[node], width)
-        if plan is not None:
-            plans.append(plan)
+    plans = _plans(trial, bank, on_node, width)
     if wanted == 1:
         if not plans:
             return None
@@ -159,6 +155,23 @@ def _clear_parts(
         stopped.update((run.id, run) for run in victims)
     mask = free | sum(1 << node for node in nodes)
     return Clearing(number, mask, width, tuple(_needed(trial, bank, nodes, width, stopped)))
+
+
+def _plans(
+    trial: Trial, bank: Bank, on_node: dict[int, list[Run]], width: int
+) -> list[tuple[tuple[bool, Charge, int, str], int, list[Run]]]:
+    """(cost, node, victims) for each node that can be cleared, lowest first; the same runs cost the same anywhere."""
+    known: dict[tuple[int, tuple[RunId, ...]], tuple[tuple[bool, Charge, int, str], int, list[Run]] | None] = {}
+    plans = []
+    for node in sorted(on_node):
+        runs = on_node[node]
+        key = bank.level(node), tuple([run.id for run in runs])
+        if key not in known:
+            known[key] = _clear_node(trial, bank, node, runs, width)
+        plan = known[key]
+        if plan is not None:
+            plans.append((plan[0], node, plan[2]))
+    return plans
 
 
 def _needed(trial: Trial, bank: Bank, nodes: list[int], width: int, stopped: dict[RunId, Run]) -> list[Run]:

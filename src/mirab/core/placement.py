@@ -56,7 +56,7 @@ def by_domain(domains: tuple[NodeMask, ...], free: NodeMask, wanted: int) -> Nod
     if tightest:
         return lowest(domains[counts.index(tightest)] & free, wanted)
     chosen = 0
-    order = sorted(range(len(domains)), key=lambda index: (-counts[index], index))
+    order = sorted((index for index, count in enumerate(counts) if count), key=lambda index: -counts[index])
     for place, index in enumerate(order):
         if counts[index] >= wanted:
             fitting = min((i for i in order[place:] if counts[i] >= wanted), key=lambda i: (counts[i], i))
