@@ -104,6 +104,10 @@ class NullBackend:
         """Nothing is measured."""
         return {}
 
+    def prune(self, ended_before: Instant) -> int:
+        """Nothing is kept."""
+        return 0
+
     def usage_records(self) -> Iterator[object]:
         """There are no shims that could have kept records."""
         return iter(())

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from mirab.logs.yamltree import read_yaml
-from mirab.model.units import DAY, SECOND, format_duration, parse_duration
+from mirab.model.units import DAY, SECOND, Duration, format_duration, parse_duration
 from mirab.service.logs import FORMS, LEVELS
 
 SOCKET = "mirab.sock"
@@ -71,6 +71,13 @@ SETTINGS: tuple[Setting, ...] = (
             "With --backend slurm: decide and record, and change nothing in Slurm."),
     Setting("slurm_config", "FILE", "MIRAB_SLURM_CONFIG", "",
             "With --backend slurm: governed accounts, contracts by partition, weights of GPUs (YAML)."),
+    Setting("health_check", "COMMAND", "MIRAB_HEALTH_CHECK", "",
+            "Is a node (MIRAB_NODE) well? Exit code 0 = yes; else it drains, and the first line is the cause."),
+    Setting("health_every", "DURATION", "MIRAB_HEALTH_EVERY", "1m", "Between two health checks."),
+    Setting("repair_command", "COMMAND", "MIRAB_REPAIR_COMMAND", "",
+            "Makes a drained node (MIRAB_NODE) well; exit code 0 = it is. Default: a person does, and resumes it."),
+    Setting("keep_runs", "DURATION", "MIRAB_KEEP_RUNS", "30d",
+            "How long the folders of ended runs are kept on this machine (what they saved is never removed)."),
     Setting("coalesce", "DURATION", "MIRAB_COALESCE", "20ms",
             "Least time between two decisions: what arrives meanwhile is decided and written together."),
     Setting("wait", "DURATION", "MIRAB_WAIT", "10s",
@@ -109,6 +116,10 @@ class ServeConfig:
     backend: str = "local"
     observe: bool = False
     slurm_config: Path | None = None
+    health_check: str = ""
+    health_every: float = 60.0
+    repair_command: str = ""
+    keep_runs: Duration = 30 * DAY
     coalesce: float = 0.02
     wait: float = 10.0
     hosts: tuple[str, ...] = ()
@@ -183,6 +194,12 @@ class Stated:
             raise self.wrong(f"choose one of {', '.join(known)}")
         return self.text
 
+    def duration(self) -> Duration:
+        try:
+            return parse_duration(self.text)
+        except ValueError as error:
+            raise self.wrong(str(error)) from error
+
     def seconds(self, most: int, because: str) -> float:
         try:
             span = parse_duration(self.text)
@@ -212,6 +229,10 @@ def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeC
         policy=get("policy").text,
         backend=get("backend").choice(BACKENDS),
         observe=get("observe").choice(("yes", "no")) == "yes",
+        health_check=get("health_check").text,
+        health_every=get("health_every").seconds(86_400, "or a sick node goes unseen for a day"),
+        repair_command=get("repair_command").text,
+        keep_runs=get("keep_runs").duration(),
         slurm_config=Path(get("slurm_config").text).absolute() if get("slurm_config").text else None,
         coalesce=get("coalesce").seconds(60, "else nobody gets an answer"),
         wait=get("wait").seconds(LONGEST_WAIT, "which is ten years"),

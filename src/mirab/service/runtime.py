@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -70,6 +71,9 @@ class LiveEngine(Engine, Protocol):
 
     def run_dir(self, workload_id: Any, attempt: int | None = None) -> Path | None:
         """The folder of an attempt (the last one, if not said) on this machine."""
+
+    def prune(self, ended_before: Instant) -> int:
+        """Forget runs that ended before; how many. May take its time."""
 
 
 @dataclass(eq=False)
@@ -143,6 +147,7 @@ class Keeper:
     seen: int
     keep_ledger: Callable[[bool], object]
     told: Callable[[], None] = lambda: None
+    prune: Callable[[Instant], object] = lambda _: None
     ended_by: BaseException | None = None
 
     def __post_init__(self) -> None:
@@ -158,6 +163,7 @@ class Keeper:
             self._forgot_at = plan.at
             self._safely("ledger", lambda: self.keep_ledger(False))
             self._safely("replies", lambda: self.live.store.forget_replies(plan.at - REPLIES_KEPT))
+            self._safely("runs", lambda: self.prune(plan.at))
         if self.garbage is not None:
             self.garbage.tidy(quiet=not self.live.inbox.depth)
 
@@ -248,10 +254,17 @@ def _put_together(
     engine = wrap(_engine(config, live, found))
     metrics = Metrics(live)
     desk = Desk(live, submit_there=SUBMIT_THERE if config.backend == "slurm" else "")
+    if config.backend == "slurm":
+        from mirab.service.slurm import read_slurm_settings
+
+        desk.portfolio.rollout.governed = read_slurm_settings(config.slurm_config, config.state_dir).governed
     views = Views(
         live, desk, activity=lambda run_id: engine.utilization().get(RunId(run_id)), cache=config.state_dir / LEDGER
     )
-    keeper = Keeper(live, config.state_dir, found.seq - found.replayed, views.ledger.keep)
+    keeper = Keeper(
+        live, config.state_dir, found.seq - found.replayed, views.ledger.keep,
+        prune=lambda now: Thread(target=engine.prune, args=(now - config.keep_runs,), daemon=True).start(),
+    )  # fmt: skip
 
     def after(seq: int, facts: Sequence[Event], plan: Plan, timing: Timing) -> None:
         metrics.after_cycle(seq, facts, plan, timing)
@@ -271,8 +284,10 @@ def _engine(config: ServeConfig, live: Live, found: Recovered) -> LiveEngine:
 
         return slurm_engine(config, live, cluster)
     from mirab.backends.local import LocalBackend
+    from mirab.backends.local.care import Commands
 
-    return LocalBackend(config.state_dir, cluster, live.store.spec, live.now, live.bell.ring)
+    care = Commands(config.repair_command, config.health_check, config.health_every)
+    return LocalBackend(config.state_dir, cluster, live.store.spec, live.now, live.bell.ring, commands=care)
 
 
 def _store_trouble(live: Live, text: str) -> None:

@@ -127,6 +127,10 @@ class SlurmBackend:
         """Slurm measures nothing of the kind."""
         return {}
 
+    def prune(self, ended_before: Instant) -> int:
+        """Slurm keeps what it keeps."""
+        return 0
+
     def output_path(self, workload_id: WorkloadId, attempt: int | None = None, stream: str = "out") -> Path | None:
         """Slurm writes the output where the job says; mirab does not serve it."""
         return None
