@@ -14,7 +14,7 @@ VISION = {"video": {"share": "50%"}, "image": {"share": "25%"}}
 
 def ask(service: Stage, user: str, method: str, path: str, **body: Any) -> Any:
     with service.client(user) as client:
-        return client.request(method, f"/api/v1{path}", **({"json": body} if method != "GET" else {}))
+        return client.request(method, f"/api/v1{path}", json=body if method != "GET" else None)
 
 
 def change(service: Stage, user: str = "mia", *, why: str = "a try", **body: Any) -> Any:

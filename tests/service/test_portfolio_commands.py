@@ -149,3 +149,34 @@ def test_nodes_are_reserved_or_refused_with_the_reason(
     assert "too few nodes beside other reservations" in refused.sentence
     shown = json.loads(mirab("reserve", "--json").out)["exceptions"]
     assert [(each["id"], each["terms"]) for each in shown] == [(first.out.strip(), "3 x 4 GPUs of gpu")]
+
+
+GATES = "gates:\n  contracts: {at_most: 0}\n  debug-wait: {at_most: 5m}\n"
+
+
+def test_live_gates_are_signed_and_lead_to_a_rollout(served: Stage, mirab: Mirab, tmp_path: Path) -> None:
+    gates, kept, report = (tmp_path / name for name in ("gates.yaml", "kept.json", "report.json"))
+    gates.write_text(GATES)
+    judged = mirab("gate", "--live", "--gates", gates, "--keep", kept, "--sign", "ada", "--report-to", report)
+    assert judged.code == 0, judged.err
+    assert "the live service" in judged.out
+    assert mirab("gate", report, "--gates", gates, "--verify", kept).code == 0
+    assert mirab("rollout", "set", "*", "enforce", "--why", "now").code == 2
+    done = mirab("rollout", "set", "*", "enforce", "--gates", kept, "--why", "now", "--json")
+    assert done.code == 0, done.err
+    line = json.loads(done.out)["accounts"][0]
+    assert (line["mode"], line["by"]) == ("enforce", "adm")
+    assert mirab("rollout", "set", "*", "observe", "--why", "back").code == 0
+    assert "observe" in mirab("rollout", "status").out
+    assert served.live.policy.mode == "observe"
+
+
+def test_a_live_gate_that_fails_says_which_number(served: Stage, mirab: Mirab, tmp_path: Path) -> None:
+    gates = tmp_path / "gates.yaml"
+    gates.write_text("gates:\n  availability: {at_least: 100%}\n  occupancy: {at_least: 99%}\n")
+    failed = mirab("gate", "--live", "--gates", gates, "--window", "1d")
+    assert failed.code == 6
+    assert "occupancy" in failed.err
+    assert "needs at least 99" in failed.err
+    assert mirab("gate", "--live", "--scenarios").code == 2
+    assert mirab("gate", gates, "--window", "1d", "--gates", gates).code == 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mirab.model.policy import Policy
 from mirab.model.records import Grant, TokenRow
 from mirab.model.resources import nodes_of
-from mirab.model.units import DAY, HOUR, MINUTE, WHOLE
+from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, UserName
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.cases import Case
 from mirab.service.desk.errors import DeskError
@@ -99,11 +99,13 @@ def test_what_could_never_hold_is_not_asked_for(bench: Bench, given: dict[str, A
 
 def test_nobody_approves_their_own_request_unless_nobody_else_could(bench: Bench) -> None:
     mine = ask(bench, ROOT)
-    bench.store.write([TokenRow("t1", "d1", "zoe", ZOE.grants, bench.live.now(), "root")])
+    bench.store.write([TokenRow("t1", "d1", UserName("zoe"), ZOE.grants, bench.live.now(), "root")])
     with pytest.raises(DeskError, match="somebody else has to approve"):
         approve(bench, mine)
     assert approve(bench, mine, ZOE).approver == "zoe"
-    bench.store.write([TokenRow("t1", "d1", "zoe", ZOE.grants, bench.live.now(), "root", revoked_at=bench.live.now())])
+    bench.store.write(
+        [TokenRow("t1", "d1", UserName("zoe"), ZOE.grants, bench.live.now(), "root", revoked_at=bench.live.now())]
+    )
     assert approve(bench, ask(bench, ROOT)).approver == "root", "an admin alone"
     with pytest.raises(DeskError, match="somebody else has to approve"):
         approve(bench, ask(bench, MAX), MAX)
@@ -236,8 +238,10 @@ def test_costs_are_told_by_who_pays() -> None:
 def test_a_folder_of_its_own(tmp_path: Path) -> None:
     """Two ledgers know nothing of each other's exceptions."""
     one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir(), two.mkdir()
+    for folder in (one, two):
+        folder.mkdir()
     first, second = Bench(one), Bench(two)
     ask(first)
     assert not listed(second)
-    first.close(), second.close()
+    for bench in (first, second):
+        bench.close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from mirab.cli.connection import SERVER_OPTION
 from mirab.cli.exits import GateNotMetError, UnusableError
 from mirab.cli.options import JOBS_OPTION, QUIET_OPTION
 from mirab.cli.output import check_input, check_outputs, emit, say, to_json, write_json
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Report = dict[str, Any]
 STOCK = "gates.yaml"
+LIVE_S = 660.0
+"""Seconds to wait for a live report: the service reads its journal."""
 
 
 def _example(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -43,6 +46,10 @@ def _stock() -> bytes:
 )
 @click.option("--proposed", metavar="LABEL|POLICY", help="Which report of a comparison; or the policy for --scenarios.")
 @click.option("--scenarios", is_flag=True, help="Replay four stock weeks under both policies, in place of a REPORT.")
+@click.option("--live", is_flag=True, help="The last window of the live service, in place of a REPORT.")
+@click.option("--window", metavar="TIME", help="With --live: how far back. Default: the policy's window.")
+@click.option("--report-to", metavar="FILE", help="With --live: keep the report that was judged too (JSON).")
+@SERVER_OPTION
 @click.option(
     "--nodes", metavar="N", type=click.IntRange(8, 10_000), default=64, show_default=True, help="Of the stock weeks."
 )
@@ -64,8 +71,8 @@ def _stock() -> bytes:
 )
 @JOBS_OPTION
 @QUIET_OPTION
-def command(report: str | None, scenarios: bool, verify: str | None, as_json: bool, **given: Any) -> None:
-    """Check a replay against a file of gates, and exit with 6 where one is not met.
+def command(report: str | None, scenarios: bool, live: bool, verify: str | None, as_json: bool, **given: Any) -> None:
+    """Check a replay, or the live service, against a file of gates, and exit with 6 where one is not met.
 
     REPORT is the JSON of `mirab sim`, `mirab compare` or `mirab whatif`: of a comparison the first is the present and
     the last is proposed.
@@ -73,12 +80,17 @@ def command(report: str | None, scenarios: bool, verify: str | None, as_json: bo
     if verify is not None:
         _verify(verify, report, given)
         return
-    if scenarios == (report is not None):
-        raise click.UsageError("name a REPORT, or --scenarios")
+    if [scenarios, live, report is not None].count(True) != 1:
+        raise click.UsageError("name a REPORT, or --scenarios, or --live")
+    if not live and (given["window"] or given["report_to"]):
+        raise click.UsageError("--window and --report-to are for --live")
     _check_keeping(given, report)
     gates, content = _gates(given["gates"], scenarios)
     sources = {"gates": (given["gates"] or STOCK, content)}
-    judged = _of_scenarios(gates, given) if scenarios else _of_report(str(report), gates, given, sources)
+    if live:
+        judged = _of_live(gates, given, sources)
+    else:
+        judged = _of_scenarios(gates, given) if scenarios else _of_report(str(report), gates, given, sources)
     _conclude(judged, gates, sources, as_json, given)
 
 
@@ -87,7 +99,7 @@ def _check_keeping(given: dict[str, Any], report: str | None) -> None:
         raise click.UsageError("--sign needs a name, and --keep: what is signed off is kept")
     if given["keep"] is not None and Path(given["keep"]).exists():
         raise FileExistsError(17, "File exists", given["keep"])
-    check_outputs((given["keep"],), (report, given["gates"]))
+    check_outputs((given["keep"], given["report_to"]), (report, given["gates"]))
 
 
 def _gates(name: str | None, scenarios: bool) -> tuple[Gates, bytes]:
@@ -110,11 +122,31 @@ def _of_report(name: str, gates: Gates, given: dict[str, Any], sources: dict[str
     content = check_input(name).read_bytes()
     sources["report"] = (Path(name).name, content)
     proposed, present = _chosen(_read(name, content), name, given["proposed"])
-    if given["present"] is not None:
-        other = check_input(given["present"]).read_bytes()
-        sources["present"] = (Path(given["present"]).name, other)
-        present = _chosen(_read(given["present"], other), given["present"], None)[0]
-    return [Judged(proposed, findings(gates, proposed, present))]
+    return [Judged(proposed, findings(gates, proposed, _present(given, sources) or present))]
+
+
+def _present(given: dict[str, Any], sources: dict[str, tuple[str, bytes]]) -> Report | None:
+    """The report that --present names."""
+    if given["present"] is None:
+        return None
+    content = check_input(given["present"]).read_bytes()
+    sources["present"] = (Path(given["present"]).name, content)
+    return _chosen(_read(given["present"], content), given["present"], None)[0]
+
+
+def _of_live(gates: Gates, given: dict[str, Any], sources: dict[str, tuple[str, bytes]]) -> list[Judged]:
+    """The last window of the service, judged as a replay is."""
+    from mirab.cli.client import open_client
+    from mirab.study.gatekeeping import Judged
+    from mirab.study.gates import findings
+
+    with open_client(given["server"]) as client:
+        query = {"window": given["window"]} if given["window"] else None
+        report: Report = client.get("/report", query, timeout=LIVE_S)
+        sources["report"] = (f"live report of {client.address}", to_json(report).encode())
+    if given["report_to"] is not None:
+        Path(given["report_to"]).write_bytes(sources["report"][1])
+    return [Judged(report, findings(gates, report, _present(given, sources)))]
 
 
 def _read(name: str, content: bytes) -> Report:

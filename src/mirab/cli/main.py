@@ -57,6 +57,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("whatif", "Try other budgets, or an exception, on a log: who gains, who loses."),
         ("except", "Exceptions to the rules, with an end: request, approve, refuse, revoke, list."),
         ("reserve", "GPUs for an account from a fixed time on."),
+        ("rollout", "From observing to enforcing: only past the gates, or with an exception that ends."),
         ("gate", "Check a replay, or the live service, against gates, and keep the answer."),
     ),
     "Replay a log": (

@@ -103,3 +103,33 @@ class ExceptionKept(Reply):
 
 class Exceptions(Reply):
     exceptions: list[ExceptionKept]
+
+
+# --- rollout ----------------------------------------------------------------------------------------------------------
+class RolloutWanted(Request):
+    """To enforce takes grounds: a kept gate report, or an exception. To observe takes none."""
+
+    account: Annotated[AccountText, Field(description="As Slurm names it; * = all, the only one without Slurm.")]
+    mode: Literal["observe", "enforce"]
+    why: Sentence = ""
+    report: Annotated[
+        dict[str, Any] | None, Field(description="As `mirab gate --keep --sign` writes it.", max_length=100)
+    ] = None
+    exception: Annotated[Name, Field(description="Id of an exception of kind rollout that is in force.")] = ""
+
+
+class RolloutLine(Reply):
+    account: str
+    mode: str
+    by: str = ""
+    at: Moment | None = None
+    why: str = ""
+    gates: Annotated[str, Field(description="Digest of the gate report that it rests on.")] = ""
+    exception: str = ""
+    until: Annotated[Moment | None, Field(description="When the exception that it rests on ends.")] = None
+
+
+class Rollout(Reply):
+    engine: Annotated[str, Field(examples=["local", "slurm"])]
+    mode: Annotated[str, Field(description="Of the policy as a whole.")]
+    accounts: list[RolloutLine]

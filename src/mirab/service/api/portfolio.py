@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 
 from mirab.model.changesets import Changeset
 from mirab.model.codec import encode
@@ -19,6 +19,7 @@ from mirab.service.desk.budgets import version_of
 from mirab.service.desk.changing import Proposal
 from mirab.service.desk.exceptions import Wish
 from mirab.service.desk.portfolio import Portfolio
+from mirab.service.fields import DurationText
 from mirab.service.portfolioforms import (
     BudgetHistory,
     ChangesetKept,
@@ -27,8 +28,12 @@ from mirab.service.portfolioforms import (
     ExceptionKept,
     Exceptions,
     ExceptionWanted,
+    Rollout,
+    RolloutLine,
+    RolloutWanted,
 )
 from mirab.service.schemas import Why
+from mirab.service.views.windowed import ReportError
 from mirab.study.budgethistory import Logged, logged
 from mirab.study.budgettext import change_json
 
@@ -154,3 +159,43 @@ def revoke_exception(
     """End it before its end, or take a request back."""
     exceptions = _of(parts).exceptions
     return ExceptionKept(**exceptions.told(exceptions.revoke(who, case_id, why.why)))
+
+
+# --- gates ------------------------------------------------------------------------------------------------------------
+@router.get("/report", response_model=dict[str, Any], responses={503: {}})
+def show_report(
+    who: Annotated[Principal, needs("report.see")],
+    parts: Service,
+    window: Annotated[DurationText | None, Query(description="How far back; default: the policy's window.")] = None,
+) -> dict[str, Any]:
+    """The measures of the last window, as `mirab sim --json` reports a replay. It takes time: the journal is read."""
+    span = None if window is None else parse_duration(window)
+    if span == 0:
+        raise ProblemError(422, "a window of no length holds nothing: write 7d")
+    try:
+        return _of(parts).report(span)
+    except ReportError as error:
+        raise ProblemError(503, str(error), headers={"Retry-After": "60"}) from error
+
+
+# --- rollout ----------------------------------------------------------------------------------------------------------
+@router.get("/rollout", response_model=Rollout)
+def show_rollout(who: Annotated[Principal, needs("rollout.see")], parts: Service) -> Rollout:
+    """Which accounts are enforced upon, by whose decision, and on what grounds."""
+    return _rollout(_of(parts).rollout.status())
+
+
+@router.post("/rollout", response_model=Rollout, responses={404: {}, 409: {}})
+def set_rollout(who: Annotated[Principal, needs("rollout.set")], parts: Service, wanted: RolloutWanted) -> Rollout:
+    """Let an account be enforced upon, past its gates or with an exception that ends; or only observe it again."""
+    done = _of(parts).rollout.set(who, wanted.account, wanted.mode, wanted.why, wanted.report, wanted.exception)
+    return _rollout(done)
+
+
+def _rollout(told: dict[str, Any]) -> Rollout:
+    lines = [
+        RolloutLine(**{key: iso(value) if key in ("at", "until") and value is not None else value
+                       for key, value in each.items()})
+        for each in told["accounts"]
+    ]  # fmt: skip
+    return Rollout(engine=told["engine"], mode=told["mode"], accounts=lines)

@@ -1,0 +1,222 @@
+"""The measures of a replay, taken of a live service's journal over its last window.
+
+The whole journal is read, so that who waited and ran when the window began is known; what is counted is what happened
+in the window. That takes as long as a start without a snapshot, so the service has it done by a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from mirab.control.recover import take_in
+from mirab.core.state import State
+from mirab.model.accounts import Budgets
+from mirab.model.codec import decode
+from mirab.model.events import (
+    ClusterChanged,
+    Event,
+    ExemptionGranted,
+    ExemptionRevoked,
+    NodeDegraded,
+    NodeDown,
+    NodeUp,
+    PolicyChanged,
+    ReservationApproved,
+    ReservationCancelled,
+    RunAdopted,
+    RunStarted,
+)
+from mirab.model.plans import Action, Plan, Start
+from mirab.model.policy import Exemption, Policy, Reservation
+from mirab.model.reasons import InOrder
+from mirab.model.resources import Cluster
+from mirab.model.trace import Trace
+from mirab.model.units import Duration, Instant
+from mirab.service.views.growth import grown
+from mirab.store import Store, open_store
+from mirab.study.measures import Measures
+from mirab.study.waits import Waits
+
+LONGEST = 600.0
+"""Seconds that reading a journal may take."""
+FRESH = 60.0
+"""Seconds for which a report is given again."""
+CARRIED = ("capacity_time", "busy_time", "held_time", "served_time", "demand_time", "idle_time")
+STORE = "MIRAB_REPORT_STORE"
+
+
+class WindowMeasures(Measures):
+    """Measures that hear a journal from its beginning and count from the trace's start on."""
+
+    def __init__(self, trace: Trace, policy: Policy) -> None:
+        super().__init__(trace, policy)
+        self._counting = False
+        self._sick: dict[str, None] = {}
+        self._held: dict[str, Exemption | Reservation] = {}
+        more: dict[type, Any] = {
+            RunAdopted: self._adopted,
+            PolicyChanged: self._changed_policy,
+            ClusterChanged: self._grown,
+            NodeDegraded: lambda fact: self._sick.update({fact.node: None}),
+            NodeDown: lambda fact: self._sick.update({fact.node: None}),
+            NodeUp: lambda fact: self._sick.pop(fact.node, None),
+            ExemptionGranted: lambda fact: self._held.update({fact.exemption.id: fact.exemption}),
+            ReservationApproved: lambda fact: self._held.update({fact.reservation.id: fact.reservation}),
+            ExemptionRevoked: lambda fact: self._cut(fact.exemption_id, fact.at),
+            ReservationCancelled: lambda fact: self._cut(fact.reservation_id, fact.at),
+        }
+        for kind, hear in more.items():
+            self._hearers.setdefault(kind, []).append(hear)
+
+    def append(self, facts: Sequence[Event], plan: Plan) -> None:
+        """One record. What is decided while the policy observes is advice, and starts nothing."""
+        super().append(facts, replace(plan, actions=(), holds=()) if self._observing(facts) else plan)
+
+    def _observing(self, facts: Sequence[Event]) -> bool:
+        changed = [fact.policy for fact in facts if isinstance(fact, PolicyChanged)]
+        return (changed[-1] if changed else self.policy).observing
+
+    def finish(self, now: Instant) -> dict[str, Any]:
+        """The report, at an instant not before the last record."""
+        self._advance(now)
+        self.trace = replace(
+            self.trace,
+            exemptions=tuple(each for each in self._in_period() if isinstance(each, Exemption)),
+            reservations=tuple(each for each in self._in_period() if isinstance(each, Reservation)),
+        )
+        return self.report()
+
+    def _in_period(self) -> list[Exemption | Reservation]:
+        return [each for each in self._held.values() if each.end > self.period.starts_at]
+
+    def _cut(self, name: str, now: Instant) -> None:
+        held = self._held.pop(name, None)
+        if held is not None and held.begin < now:
+            self._held[name] = replace(held, end=min(held.end, now))
+
+    def _advance(self, now: Instant) -> None:
+        if not self._counting and now >= self.period.starts_at:
+            self._counting = True
+            self._forget()
+        super()._advance(now)
+
+    def _forget(self) -> None:
+        """What was counted before the window."""
+        self.waits, self.first_progress = Waits(), Waits()
+        self.deadlines = self.deadlines_met = self.rejected = 0
+        self.first_at = None
+        self.audit.count = 0
+        self.audit.violations.clear()
+        self.starvation.longest, self.starvation.whose = 0, None
+        for leaf in self.ledger.leaves.values():
+            del leaf.waits[:], leaf.asked[:]
+
+    # --- what only a live service hears -----------------------------------------------------------------------------
+    def _adopted(self, fact: RunAdopted) -> None:
+        """The engine runs it although no plan said so: as if it had been started and were running."""
+        job = self.jobs.get(fact.workload_id)
+        if job is not None and job.run is None:
+            because = InOrder(job.workload.account, 0.0, False)
+            action: Action = Start(fact.run_id, fact.workload_id, fact.allocation, fact.min_runtime, because)
+            self._see(action, fact.at)
+            self._started(RunStarted(fact.at, fact.run_id))
+
+    def _changed_policy(self, fact: PolicyChanged) -> None:
+        self.policy = fact.policy
+        self.audit._policy = fact.policy
+
+    def _grown(self, fact: ClusterChanged) -> None:
+        before = self.usage
+        self.where = grown(self.where, fact.cluster, self._sick)
+        self.usage, self.ledger = self.where.usage, self.where.ledger
+        self.jobs, self.runs = self.where.jobs, self.where.runs
+        for name in CARRIED:
+            setattr(self.usage, name, getattr(before, name))
+        self.trace = replace(self.trace, cluster=fact.cluster)
+
+
+def window_report(store: Store, now: Instant, window: Duration) -> dict[str, Any]:
+    """The report of a store's journal over the window that ends now, or since the ledger began."""
+    began_at, cluster, budgets, policy = _beginning(store)
+    state = State(cluster, budgets, policy, now=began_at)
+    starts_at = max(began_at, now - window)
+    name = "the live service"
+    trace = Trace((), cluster, budgets, name=name, origin=0, starts_at=starts_at, ends_at=max(now, starts_at))
+    measures = WindowMeasures(trace, policy)
+    measures.attach(state)
+    for _, facts, plan in store.records():
+        take_in(state, facts, plan)
+        measures.append(facts, plan)
+    return measures.finish(max(now, starts_at))
+
+
+def _beginning(store: Store) -> tuple[Instant, Cluster, Budgets, Policy]:
+    texts = [store.meta(key) for key in ("began_at", "cluster", "budgets", "policy")]
+    began_at, *rest = (json.loads(text or "null") for text in texts)
+    cluster, budgets, policy = (decode(each) for each in rest)
+    return int(began_at), cluster, budgets, policy
+
+
+# --- in a process of its own ------------------------------------------------------------------------------------------
+class ReportError(Exception):
+    """The report could not be made; the message says why."""
+
+
+class Reports:
+    """Makes reports, one at a time, and gives the same one again for a while."""
+
+    def __init__(self, store_url: str) -> None:
+        self._url = store_url
+        self._lock = Lock()
+        self._made: dict[Duration, tuple[float, dict[str, Any]]] = {}
+
+    def last_window(self, now: Instant, window: Duration) -> dict[str, Any]:
+        """The report of the window that ends now.
+
+        Raises:
+            ReportError: the journal could not be read in time, or at all.
+        """
+        with self._lock:
+            at, made = self._made.get(window, (0.0, None))
+            if made is None or monotonic() - at > FRESH:
+                made = _in_a_process(self._url, now, window)
+                self._made = {window: (monotonic(), made)}
+            return made
+
+
+def _in_a_process(url: str, now: Instant, window: Duration) -> dict[str, Any]:
+    words = [sys.executable, "-m", "mirab.service.views.windowed", str(now), str(window)]
+    environment = {**os.environ, STORE: url}
+    try:
+        done = subprocess.run(words, capture_output=True, env=environment, timeout=LONGEST, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ReportError(
+            f"the journal was not read within {LONGEST:.0f} s: ask for it when less is going on"
+        ) from error
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise ReportError(f"the report could not be made: {''.join(last) or f'exit code {done.returncode}'}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main(words: Sequence[str]) -> None:
+    """``NOW WINDOW`` (milliseconds) -> the report as JSON on standard output."""
+    store = open_store(os.environ[STORE])
+    try:
+        found = window_report(store, int(words[0]), int(words[1]))
+    finally:
+        store.dispose()
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
