@@ -1,4 +1,4 @@
-"""Everything that can go wrong on a Slurm cluster, in random order, and then: is the ledger what Slurm's accounting says?
+"""Everything that can go wrong on a Slurm cluster, in random order; and then: is the ledger what the accounting says?
 
 `python -m tests.slurm.storm --seconds 600 --seed 7` runs the long form (`make soak`).
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from mirab.backends.slurm.commands import look_up
 from mirab.backends.slurm.listings import bookings
 from mirab.backends.slurm.records import Booking
 from mirab.backends.slurm.seen import job_of
@@ -156,8 +157,7 @@ class Storm:
     def faults(self) -> list[str]:
         """What is not as it should be; each a sentence."""
         runs = [run for run in self.house.all_runs() if run.started_at is not None]
-        listing = self.slurm.run("sacct", "--duplicates", "--allocations", "--noheader", "--parsable2",
-                                 f"--jobs={','.join(self.jobs)}", "--format=JobID,State,ExitCode,Start,End")  # fmt: skip
+        listing = self.slurm.run(*look_up(self.jobs))
         books = [each for each in bookings(listing) if each.ended_at is not None and each.ended_at > each.started_at]
         return [*self._against_the_books(runs, books), *self._contracts(runs), *self._twice(runs)]
 

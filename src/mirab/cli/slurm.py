@@ -92,7 +92,7 @@ def import_(out: str, since: str, **place: str | None) -> None:
     say(f"{folder}/budgets.yaml: {len(list(budgets.walk()))} accounts, for `mirab serve --backend slurm --cluster`")
     say(f"{folder}/cluster.yaml: the same and {cluster.slots} GPUs and cores, for replays")
     say(f"{folder}/jobs.txt: {max(0, jobs.count(chr(10)) - 1)} attempts of jobs since {since}")
-    say(f"Next: mirab compare {folder}/jobs.txt --cluster {folder}/cluster.yaml --policy fair-tree,budget")
+    say(f"Next: mirab compare {folder}/jobs.txt --cluster {folder}/cluster.yaml --policies fair-tree,budget")
 
 
 @command.command()

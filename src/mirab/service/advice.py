@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mirab.model.events import Event, RunAdopted, RunEnded, WorkloadCancelled, WorkloadHeld
+from mirab.model.events import Event, RunAdopted, RunEnded, WorkloadCancelled, WorkloadHeld, WorkloadSubmitted
 from mirab.model.plans import Plan, Preempt, Start
 from mirab.model.resources import Allocation
 from mirab.model.units import SECOND, Duration, Instant, RunId, WorkloadId
@@ -55,7 +55,10 @@ class Stop:
 
 
 def compared(records: Iterable[tuple[Sequence[Event], Plan]]) -> tuple[list[Difference], list[Stop]]:
-    """The starts and stops of the records of an observing service, in the order in which they were first spoken of."""
+    """The starts and stops of the records of an observing service, in the order in which they were first spoken of.
+
+    What ran when it was first seen is left out: nobody was asked about it.
+    """
     starts: list[Difference] = []
     stops: dict[RunId, Stop] = {}
     waiting: dict[WorkloadId, Difference] = {}
@@ -72,8 +75,9 @@ def compared(records: Iterable[tuple[Sequence[Event], Plan]]) -> tuple[list[Diff
 def _happened(
     facts: Sequence[Event], waiting: dict[WorkloadId, Difference], stops: dict[RunId, Stop]
 ) -> Iterator[Difference]:
+    new = {fact.workload.id for fact in facts if isinstance(fact, WorkloadSubmitted)}
     for fact in facts:
-        if isinstance(fact, RunAdopted):
+        if isinstance(fact, RunAdopted) and fact.workload_id not in new:
             advice = waiting.pop(fact.workload_id, None) or Difference(fact.workload_id)
             yield replace(advice, started_at=fact.started_at, given=fact.allocation)
         elif isinstance(fact, RunEnded) and fact.run_id in stops and stops[fact.run_id].ended_at is None:

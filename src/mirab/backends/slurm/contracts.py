@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from signal import Signals
 from typing import Any
 
 from mirab.backends.slurm.records import SlurmJob
 from mirab.model.units import HOUR, MINUTE, SECOND, Duration, parse_duration
 
 _TOKEN = re.compile(r"(?:^|[\s;|])mirab:(\S+)")
-_SIGNAL = re.compile(r"(?:SIG)?[A-Z][A-Z0-9+\-]{1,9}|\d{1,2}")
+_SIGNALS = frozenset(known.name.removeprefix("SIG") for known in Signals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,10 @@ def _with(contract: Contract, part: str) -> Contract:
 
 
 def _signal(text: str) -> str:
-    if _SIGNAL.fullmatch(text.upper()) is None:
+    name = text.upper().removeprefix("SIG")
+    if name not in _SIGNALS and not (name.isdigit() and 0 < int(name) <= 64):
         raise ValueError("write a signal such as USR1")
-    return text.upper().removeprefix("SIG")
+    return name
 
 
 def _yes(text: str) -> bool:
