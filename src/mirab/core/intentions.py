@@ -48,28 +48,29 @@ def start(state: State, action: plans.Start, now: Instant) -> None:
 
 
 def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
+    run = _tell_to_stop(state, action, now)
+    if isinstance(action.reason, DrainedFrom | ReservationBegins | StartTimedOut):
+        state.orphans[run.id] = run
+    if isinstance(action.reason, PreemptedFor):
+        run.beneficiary = action.reason.beneficiary
+        state.victims.setdefault(run.beneficiary, {})[run.id] = None
+
+
+def cancel(state: State, action: plans.Cancel, now: Instant) -> None:
+    run = _tell_to_stop(state, action, now)
+    state.orphans[run.id] = run
+
+
+def _tell_to_stop(state: State, action: plans.Preempt | plans.Cancel, now: Instant) -> Run:
+    """It is on its way out: nobody's victim, and overdue if it does not go."""
     run = state.runs[action.run_id]
     run.stop_by = now + action.grace
     state.cover(run)
     state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)
     state.unwanted.pop(run.id, None)
-    if isinstance(action.reason, DrainedFrom | ReservationBegins | StartTimedOut):
-        state.orphans[run.id] = run
-    if isinstance(action.reason, PreemptedFor):
-        run.beneficiary = action.reason.beneficiary
-        state.victims.setdefault(run.beneficiary, {})[run.id] = None
     heappush(state.overdue, (state.overdue_at(run), run.id))
-
-
-def cancel(state: State, action: plans.Cancel, now: Instant) -> None:
-    run = state.runs[action.run_id]
-    run.stop_by = now + action.grace
-    state.cover(run)
-    state.late.pop(run.id, None)
-    state.unwanted.pop(run.id, None)
-    state.orphans[run.id] = run
-    heappush(state.overdue, (state.overdue_at(run), run.id))
+    return run
 
 
 def drain(state: State, action: plans.Drain, now: Instant) -> None:
