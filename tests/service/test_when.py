@@ -10,12 +10,18 @@ import pytest
 
 from mirab.cli.when import held, lines_of
 from mirab.model.events import Outcome
-from mirab.model.units import HOUR, MINUTE, SECOND
+from mirab.model.units import HOUR, MINUTE, SECOND, WorkloadId
 from mirab.service.desk.errors import DeskError
 from mirab.service.forecaster import Forecaster
 from mirab.service.views.answers import Answers
 from mirab.store.predictions import KEPT, Prediction, Predictions
 from tests.service.house import ADA, EVE, Bench, form
+
+
+@pytest.fixture(autouse=True)
+def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough for a p90, and quick on a machine that is busy."""
+    monkeypatch.setattr("mirab.service.forecaster.RUNS", 12)
 
 
 @pytest.fixture
@@ -48,13 +54,13 @@ def test_a_job_that_waits_is_told_when(bench: Bench, answers: Answers) -> None:
     before, seq = children(), bench.store.last()
     batch = answers.forecaster.refresh()
     assert set(batch.forecasts) == {waits}
-    told = batch.forecasts[waits]
-    assert told.runs == 50
+    told = batch.forecasts[WorkloadId(waits)]
+    assert told.runs in range(10, 13)
     assert told.p50 is not None and told.p90 is not None
     assert abs(told.p50 - bench.engine.at - HOUR // 2) < MINUTE
     answer = answers.when(waits, 0)
     assert answer is not None
-    assert (answer.runs, answer.kind, answer.id) == (50, "small", waits)
+    assert (answer.runs, answer.kind, answer.id) == (told.runs, "small", waits)
     assert answer.because
     assert "half start it by" in answer.sentence
     assert (children(), bench.store.last()) == (before, seq), "nothing is left over, and nothing was recorded"
@@ -84,7 +90,7 @@ def test_a_request_that_nobody_submitted(bench: Bench, answers: Answers) -> None
     one_waits(bench)
     seq = bench.store.last()
     answer = answers.suppose(EVE, form(account="llm", gpus_per_node=2, min_runtime="2h"))
-    assert (answer.id, answer.runs) == ("", 50)
+    assert (answer.id, answer.runs in range(10, 13)) == ("", True)
     assert answer.p50 is not None
     empty = answers.suppose(ADA, form(gpus_per_node=0, cpus_per_node=1))
     assert (empty.assumption, empty.p90 is None) == ("none", False)
@@ -94,6 +100,7 @@ def test_a_request_that_nobody_submitted(bench: Bench, answers: Answers) -> None
     assert bench.store.last() == seq
 
 
+@pytest.mark.slow
 def test_the_first_word_about_a_wait_is_kept_and_compared(bench: Bench, answers: Answers) -> None:
     with_a_past(bench)
     runs, waits = one_waits(bench)
@@ -119,7 +126,7 @@ def test_the_first_word_about_a_wait_is_kept_and_compared(bench: Bench, answers:
 def test_a_job_that_was_given_up_is_judged_by_when(bench: Bench, answers: Answers) -> None:
     _, waits = one_waits(bench)
     at, store = bench.engine.at, Predictions(bench.live.store)
-    store.keep([Prediction(waits, 1, "small", at, at + MINUTE, at + HOUR)])  # type: ignore[arg-type]
+    store.keep([Prediction(WorkloadId(waits), 1, "small", at, at + MINUTE, at + HOUR)])
     bench.wait(2 * MINUTE)
     bench.desk.cancel(ADA, [waits])
     bench.settle()
@@ -136,7 +143,7 @@ def test_a_service_that_starts_again_has_learned_and_keeps_its_word(bench: Bench
     bench.crash()
     again = Forecaster(bench.live)
     again.learn()
-    told = again.refresh().forecasts[waits]  # type: ignore[index]
+    told = again.refresh().forecasts[WorkloadId(waits)]
     assert told.p50 is not None
     assert abs(told.p50 - bench.engine.at - HOUR // 2) < MINUTE
     assert Predictions(bench.live.store).all() == kept
@@ -146,7 +153,7 @@ def test_only_so_many_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("mirab.store.predictions.KEPT", 3)
     store = Predictions(bench.live.store)
     for number in range(5):
-        store.keep([Prediction(str(number), 1, "small", number, None, None)])  # type: ignore[arg-type]
+        store.keep([Prediction(WorkloadId(str(number)), 1, "small", number, None, None)])
     assert sorted(each.workload for each in store.all()) == ["2", "3", "4"]
     assert bench.store.meta("cluster") is not None
     assert KEPT > 1_000
@@ -156,7 +163,7 @@ def test_a_busy_machine_gets_fewer_runs_and_says_so(bench: Bench, monkeypatch: p
     monkeypatch.setattr("mirab.service.forecaster.DEADLINE", 0.0)
     answers = Answers(bench.live, bench.desk)
     _, waits = one_waits(bench)
-    assert answers.forecaster.refresh().forecasts[waits].runs == 10  # type: ignore[index]
+    assert answers.forecaster.refresh().forecasts[WorkloadId(waits)].runs == 10
 
 
 @pytest.mark.slow

@@ -245,4 +245,4 @@ def test_a_copy_works_and_leaves_nothing() -> None:
     assert copy.result() == [1, 2]
     assert kept == [1]
     with pytest.raises(CopyError, match="KeyError"):
-        Copy(lambda: {}["nothing"]).result()
+        Copy(lambda: dict[str, int]()["nothing"]).result()

@@ -1,14 +1,14 @@
 """Forecasts kept fresh beside the service: the state is copied by `fork`, and the scheduler run forward in the copy.
 
 One batch serves everybody who waits. It takes at most `BUDGET` seconds of one core, at a low priority, and a pause of
-several times what it took follows: deciding never waits for it, but for the copy of the page tables.
+several times what it took follows: deciding waits for nothing but the copy of the page tables.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic, perf_counter, process_time
@@ -30,11 +30,16 @@ from mirab.study.history import History
 if TYPE_CHECKING:
     from mirab.service.live import Live
 
-BUDGET = 4.0
-"""Seconds of one core for a batch: what has not started in a run's part of it is told as later than that went."""
-DEADLINE = 12.0
+BUDGET = 8.0
+"""Seconds of one core for a batch: what has not started in a run's part of it is told as later than that went. Where
+little waits a batch takes much less: a run ends when all have started."""
+DEADLINE = 25.0
 """Seconds after which no further run begins, on a machine that is busy: then there are fewer."""
+ASKED = 0.25
+"""For one request that somebody waits for: this part of both."""
+LONGEST_BATCH = 60
 LONGEST_COPY = 15
+"""Seconds after which copies end themselves, whatever happens."""
 REST = 4
 """A batch is followed by a pause of so many times what it took, in which everybody else has the core."""
 FRESH = 3.0
@@ -56,33 +61,37 @@ log = structlog.get_logger("mirab.forecast")
 class Batch:
     """Forecasts that were made together, from the state after record `seq`.
 
-    `took`: seconds; `sources`: parts of the run times by whose history they were drawn from.
+    `took`: seconds; `others`: what is known of all that started in no run; `sources`: parts of the run times by whose
+    history they were drawn from.
     """
 
     seq: int
     at: Instant
     took: float
     forecasts: Mapping[WorkloadId, Forecast]
-    sources: Mapping[str, float]
+    others: Forecast | None = None
+    sources: Mapping[str, float] = field(default_factory=dict)
     kinds: Mapping[WorkloadId, str] = field(default_factory=dict)
 
-
-class Entered(NamedTuple):
-    """A workload that comes in by these facts, and is the only one asked about."""
-
-    workload: WorkloadId
-    facts: Sequence[Event]
+    def of(self, workload: WorkloadId) -> Forecast | None:
+        """None = it did not wait when this was made."""
+        told = self.forecasts.get(workload)
+        if told is None and self.others is not None and workload in self.kinds:
+            return replace(self.others, workload=workload)
+        return told
 
 
 class Looked(NamedTuple):
-    """What a look forward found."""
+    """What a look forward found. `others`: what is known of those who started in no run."""
 
     forecasts: list[Forecast]
+    others: Forecast
     sources: dict[str, float]
     kinds: dict[WorkloadId, str]
 
 
-NOTHING = Batch(-1, 0, 0.0, {}, {})
+NOTHING = Batch(-1, 0, 0.0, {})
+NOBODY = WorkloadId("")
 
 
 class Forecaster:
@@ -185,23 +194,22 @@ class Forecaster:
         """
         with self._working:
             begun = perf_counter()
-            found, seq, at = self._look(None)
+            found, seq, at = self._look()
             by_job = {each.workload: each for each in found.forecasts}
-            batch = Batch(seq, at, perf_counter() - begun, by_job, found.sources, found.kinds)
+            batch = Batch(seq, at, perf_counter() - begun, by_job, found.others, found.sources, found.kinds)
             self._done_at = monotonic()
             self.latest = batch
         self._keep(batch)
         return batch
 
-    def _look(self, entered: Entered | None) -> tuple[Looked, int, Instant]:
-        """In a copy of the process; the record it knows, and the instant it begins at."""
-        with Sandbox() as box:
-            with self._live.reading() as state, self._lock:
-                at, seq, history = max(state.now, self._live.now()), self._live.pulse.seq, self._history
-                targets = [entered.workload] if entered else list(state.pending)
-                facts = entered.facts if entered else ()
-                box.begin(lambda: look_forward(state, history, targets, facts, at, seed=str(seq)))
-            return box.result(), seq, at
+    def _look(self) -> tuple[Looked, int, Instant]:
+        """In a copy of the process: what was found, the record that the copy knows, and the instant it begins at."""
+        with self._live.reading() as state, self._lock:
+            at, seq, history = max(state.now, self._live.now()), self._live.pulse.seq, self._history
+            work = _work(state, history, list(state.pending), (), at, str(seq), 1.0)
+            copy = Copy(work, LONGEST_BATCH, apart=True)
+        found: Looked = copy.result()
+        return found, seq, at
 
     def suppose(self, workload: WorkloadId, facts: Sequence[Event]) -> tuple[Forecast, Mapping[str, float], str] | None:
         """When a workload would start that comes in by these facts: its forecast, sources of run times, and class.
@@ -211,8 +219,14 @@ class Forecaster:
         Raises:
             DeskError: too much is being worked out at the moment.
         """
-        found, _, _ = self._look(Entered(workload, facts))
-        return (found.forecasts[0], found.sources, found.kinds[workload]) if found.forecasts else None
+        with Sandbox() as box:
+            with self._live.reading() as state, self._lock:
+                at = max(state.now, self._live.now())
+                box.begin(_work(state, self._history, [workload], facts, at, str(self._live.pulse.seq), ASKED))
+            found: Looked = box.result()
+        if workload not in found.kinds:
+            return None
+        return (*found.forecasts, found.others)[0], found.sources, found.kinds[workload]
 
     def of(self, workload: WorkloadId, patience: float = 0) -> tuple[Forecast | None, Batch]:
         """The newest forecast for one that waits, with its batch; None = it came in since.
@@ -222,13 +236,14 @@ class Forecaster:
         self._asked_at = monotonic()
         self._bell.set()
         until = monotonic() + patience
-        while workload not in self.latest.forecasts and monotonic() < until and not self._live.stopping.is_set():
+        while workload not in self.latest.kinds and monotonic() < until and not self._live.stopping.is_set():
             self._live.stopping.wait(0.05)
-        return self.latest.forecasts.get(workload), self.latest
+        latest = self.latest
+        return latest.of(workload), latest
 
     # --- predictions ------------------------------------------------------------------------------------------------
     def _keep(self, batch: Batch) -> None:
-        """The first word about each wait is kept."""
+        """The first word about each wait is kept, if it is one."""
         if self._said is None:
             self._said = {each.key for each in self._predictions.all()}
         with self._live.reading() as state:
@@ -236,12 +251,29 @@ class Forecaster:
         new = [
             Prediction(told.workload, attempt, batch.kinds[each], batch.at, told.p50, told.p90, told.bound)
             for each, attempt in attempts.items()
-            if (told := batch.forecasts[each])
+            if (told := batch.forecasts[each]).p50 is not None or told.bound is not None
         ]
         new = [each for each in new if each.key not in self._said]
         if new:
             self._predictions.keep(new)
             self._said.update(each.key for each in new)
+
+
+def _work(
+    state: State,
+    history: History,
+    targets: Sequence[WorkloadId],
+    facts: Sequence[Event],
+    at: Instant,
+    seed: str,
+    part: float,
+) -> Callable[[], Looked]:
+    """Forecasts for the targets, after these facts, in this part of the usual time: what a copy is to do.
+
+    It ends soon after the process that wants to know.
+    """
+    asker = os.getpid()
+    return lambda: look_forward(state, history, targets, facts, at, seed, part, asker)
 
 
 def look_forward(
@@ -251,10 +283,10 @@ def look_forward(
     facts: Sequence[Event],
     at: Instant,
     seed: str,
-    runs: int = RUNS,
-    budget: float = BUDGET,
+    part: float,
+    asker: int,
 ) -> Looked:
-    """In a copy of the process: forecasts for the targets, after these facts."""
+    """In a copy of the process, a child of `asker`; see `_work`."""
     os.nice(10)
     begun = monotonic()
     state.advance(at)
@@ -262,7 +294,7 @@ def look_forward(
         state.fold(fact)
     history.ready()
     targets = [each for each in targets if each in state.pending]
-    share = budget / (runs + -(-runs // ALONE_EVERY))
+    share = part * BUDGET / (RUNS + -(-RUNS // ALONE_EVERY))
 
     def go(number: int, arrivals: bool) -> Forward:
         def work() -> Forward:
@@ -281,12 +313,15 @@ def look_forward(
         return found
 
     found, alone = [], []
-    for number in range(runs if targets else 0):
-        if monotonic() - begun > DEADLINE and number >= FEWEST:
+    for number in range(RUNS if targets else 0):
+        late = monotonic() - begun > part * DEADLINE and number >= FEWEST
+        if late or os.getppid() != asker:
             break
         found.append(go(number, True))
         if number % ALONE_EVERY == 0:
             alone.append(go(number, False))
-    told = [forecast(found, each, at, bound_of(state, each), alone) for each in targets]
+    seen = dict.fromkeys(each for run in (*found, *alone) for each in run.starts)
+    known = [each for each in targets if each in seen or each in state.holds]
+    told = [forecast(found, each, at, bound_of(state, each), alone) for each in known]
     kinds = {each: history.kind_of(state.pending[each].workload) for each in targets}
-    return Looked(told, shares_of_sources(found), kinds)
+    return Looked(told, forecast(found, NOBODY, at, None, alone), shares_of_sources(found), kinds)

@@ -1,7 +1,7 @@
 """Work on a copy of the whole process, thrown away afterwards: each run forward needs a state of its own to use up.
 
-`fork` copies page tables only, whatever the state's size. Only for processes of one thread of Python at that moment (a
-command, or a copy of the service): the copy has no other thread and holds no lock that one might have held.
+`fork` copies page tables only, whatever the state's size. The copy is one thread of pure Python: it touches no file,
+lock or log that another thread of the process might have held.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ class CopyError(Exception):
 
 
 class Copy:
-    """A copy of this process that does one piece of work. What that returns is read back by `result`."""
+    """A copy of this process that does one piece of work. What that returns is read back by `result`.
 
-    def __init__(self, work: Callable[[], Any], longest: int = LONGEST) -> None:
+    Args:
+        longest: seconds after which it ends itself.
+        apart: it keeps no descriptor of this process open (no database, no socket, no lock).
+    """
+
+    def __init__(self, work: Callable[[], Any], longest: int = LONGEST, *, apart: bool = False) -> None:
         reader, writer = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if self.pid == 0:
-            os.close(reader)
-            _work(work, writer, longest)
+            _work(work, reader, writer, longest, apart)
         os.close(writer)
         self._pipe = reader
 
@@ -65,9 +69,14 @@ class Copy:
             self.pid = 0
 
 
-def _work(work: Callable[[], Any], writer: int, longest: int) -> NoReturn:
+def _work(work: Callable[[], Any], reader: int, writer: int, longest: int, apart: bool) -> NoReturn:
     """In the copy. Whatever happens, it ends here."""
     try:
+        os.close(reader)
+        if apart:
+            most = os.sysconf("SC_OPEN_MAX")
+            os.closerange(3, writer)
+            os.closerange(writer + 1, most if most > 0 else 1 << 20)
         gc.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(longest)

@@ -197,7 +197,7 @@ def bound_of(state: State, workload: WorkloadId) -> Instant | None:
     if hold is not None:
         return max(hold.until, state.now)
     leaving = [state.runs[run].stop_by for run in state.victims.get(workload, ()) if run in state.runs]
-    known = [until for until in leaving if until is not None]
+    known = [until for until in leaving if until is not None and until > state.now]
     return max(known, default=None)
 
 

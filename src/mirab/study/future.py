@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from heapq import heappop, heappush
-from random import Random
 from typing import Any
 
 from mirab.core.nodes import Health
@@ -35,7 +35,9 @@ class Draws:
     seed: str
 
     def of(self, what: str, name: str) -> float:
-        return Random(f"{self.seed}/{what}/{name}").random()
+        """A number from 0 to 1."""
+        drawn = blake2b(f"{self.seed}/{what}/{name}".encode(), digest_size=8).digest()
+        return int.from_bytes(drawn) / 2**64
 
 
 class Future:
