@@ -98,10 +98,16 @@ function formulas(accounts) {
     el("summary", null, each.path, ": ", ratio(each.ratio)), formula(each))));
 }
 
+/** `(used 12 h + committed 3 h) / entitled 40 h = 0.38`; with the part of the window before its first day, if any. */
+function summed(each) {
+  const before = each.par_h >= 0.05 ? ` + before its first day ${hours(each.par_h)} h` : "";
+  return `(used ${hours(each.used_h)} h${before} + committed ${hours(each.committed_h)} h) / entitled ${hours(each.entitled_h)} h = ${ratio(each.ratio)}`;
+}
+
 /** Ratio = (used + committed) / entitled, with its numbers. */
 function formula(each) {
   return el("div", { class: "formula" },
-    el("p", null, el("span", { class: "sum" }, `(used ${hours(each.used_h)} h${each.par_h ? ` + before its first day ${hours(each.par_h)} h` : ""} + committed ${hours(each.committed_h)} h) / entitled ${hours(each.entitled_h)} h = ${ratio(each.ratio)}`)),
+    el("p", null, el("span", { class: "sum" }, summed(each))),
     facts([
       ["Used", "what ran under a minimum in the window, in GPU-hours of weight 1"],
       ["Committed", "what its runs are still promised until their minimums are over"],

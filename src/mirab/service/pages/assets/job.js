@@ -31,8 +31,9 @@ function view({ job, story, why, when }, { width }) {
     section("Line of time", attempts(job, width),
       job.runs.length ? table("Attempts", COLUMNS, job.runs.map((run) => attempt(run)))
         : note("It has not been started yet.")),
-    section("Story", story.entries.length ? storyOf(story.entries, job.id) : note("Nothing has been decided about it yet."),
-      story.before ? el("p", null, link(address("/decisions", { about: job.id, before: story.before }), "What was before")) : null),
+    section("Story",
+      story.before ? el("p", null, link(address("/decisions", { about: job.id, before: story.before }), "What was before")) : null,
+      story.entries.length ? storyOf([...story.entries].reverse(), job.id) : note("Nothing has been decided about it yet.")),
     job.spec ? executed(job) : null);
 }
 
@@ -67,7 +68,7 @@ function size(job) {
   return job.nodes === 1 ? each : `${plural(job.nodes, "node")} with ${each} each, all or nothing`;
 }
 
-const COLUMNS = [{ name: "Attempt", lead: true }, { name: "Nodes", wide: true }, { name: "Began" }, { name: "Ended" },
+const COLUMNS = [{ name: "Attempt" }, { name: "Nodes", wide: true }, { name: "Began" }, { name: "Ended" },
   { name: "Outcome" }, { name: "Lost", right: true }];
 
 function attempt(run) {

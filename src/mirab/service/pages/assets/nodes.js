@@ -31,7 +31,7 @@ function view(data, route) {
 }
 
 const COLUMNS = [{ name: "Node", lead: true }, { name: "Pool" }, { name: "State" }, { name: "GPUs in use", right: true },
-  { name: "", whole: true }, { name: "Jobs" }, { name: "Why", wide: true }, { name: "Empty by", right: true }];
+  { name: "", whole: true }, { name: "Jobs", wide: true }, { name: "Why", wide: true }, { name: "Empty by", right: true }];
 
 function row(node) {
   return { key: node.name, cells: [
@@ -51,11 +51,11 @@ function all({ nodes, history }, { query }) {
     el("h1", null, "Nodes"),
     el("p", { class: "lede" }, out.length ? `${plural(out.length, "node")} of ${count(nodes.length)} ${out.length === 1 ? "takes" : "take"} no new work.`
       : `All ${plural(nodes.length, "node")} take work.`),
-    out.length ? section("Out of use", table("Nodes that take no new work", COLUMNS, out.slice(0, PAGE).map(row), "nodes"),
+    out.length ? section("Out of use", table("Nodes that take no new work", COLUMNS, out.slice(0, PAGE).map(row), "pairs"),
       out.length > PAGE ? note(`and ${count(out.length - PAGE)} more: choose a state below`) : null) : null,
     section("All nodes",
       filters("/nodes", field("state", "State", kind, STATES), field("name", "Name or pool", name)),
-      shown.length ? table("Nodes", COLUMNS, shown.map(row), "nodes") : empty("No node is like this."),
+      shown.length ? table("Nodes", COLUMNS, shown.map(row), "pairs") : empty("No node is like this."),
       pager(place > 1 && link(at(place - 1), `Previous ${PAGE}`), found.length > place * PAGE && link(at(place + 1), `Next ${PAGE} of ${count(found.length)}`))),
     section("What happened to nodes", history.entries.length ? storyOf(history.entries) : note("Nothing yet."),
       history.before ? el("p", null, link(address("/decisions", { topic: "nodes" }), "All of it")) : null));
