@@ -45,6 +45,9 @@ REST = 4
 FRESH = 3.0
 """Seconds between two batches at least while somebody asks; `LAZY` = while nobody does."""
 LAZY = 60.0
+QUIET = 60.0
+"""How long the thread sleeps where nobody waits and nothing happens; `BREATH` = after it was woken."""
+BREATH = 0.2
 ASKING = 120.0
 """Somebody who asked so many seconds ago still looks."""
 LOOK_BACK: Duration = 14 * DAY
@@ -121,6 +124,7 @@ class Forecaster:
             self._heard = seq
             if seq == self._seq + 1:
                 self._take_in(seq, facts, plan)
+        self._bell.set()
 
     def _take_in(self, seq: int, facts: Sequence[Event], plan: Plan) -> None:
         self._history.append(facts, plan)
@@ -164,9 +168,10 @@ class Forecaster:
         thread.start()
 
     def _run(self) -> None:
+        self._heard = max(self._heard, self._live.pulse.seq)
         while not self._live.stopping.is_set():
             try:
-                if self._seq < self._live.store.last()[0]:
+                if self._seq < self._heard:
                     self.learn()
                 if self._is_due():
                     self.refresh()
@@ -174,8 +179,10 @@ class Forecaster:
                 if self._live.stopping.is_set():
                     return
                 log.warning("forecast.failed", error=f"{type(error).__name__}: {error}", hint="tried again later")
-            self._bell.wait(min(FRESH, 1.0))
+                self._live.stopping.wait(FRESH)
+            self._bell.wait(FRESH if self._live.state.pending and self._live.pulse.ready else QUIET)
             self._bell.clear()
+            self._live.stopping.wait(BREATH)
 
     def _is_due(self) -> bool:
         since = monotonic() - self._done_at
