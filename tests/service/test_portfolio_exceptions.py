@@ -15,6 +15,7 @@ from mirab.model.records import Grant, TokenRow
 from mirab.model.resources import nodes_of
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, UserName
 from mirab.service.auth.principal import Principal
+from mirab.service.config import load_config
 from mirab.service.desk.cases import Case
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.exceptions import Wish, payers
@@ -95,6 +96,12 @@ def test_what_could_never_hold_is_not_asked_for(bench: Bench, given: dict[str, A
     with pytest.raises(DeskError, match=says):
         ask(bench, **given)
     assert not listed(bench)
+
+
+def test_how_long_is_a_setting(bench: Bench) -> None:
+    bench.desk.portfolio.exceptions.longest = 30 * DAY
+    assert ask(bench, lasts=20 * DAY).end == bench.live.now() + 20 * DAY
+    assert load_config({"exception_longest": "2d", "state_dir": "/nowhere"}, {}).exception_longest == 2 * 86_400
 
 
 def test_nobody_approves_their_own_request_unless_nobody_else_could(bench: Bench) -> None:

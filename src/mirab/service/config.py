@@ -80,6 +80,8 @@ SETTINGS: tuple[Setting, ...] = (
             "How long the folders of ended runs are kept on this machine (what they saved is never removed)."),
     Setting("coalesce", "DURATION", "MIRAB_COALESCE", "20ms",
             "Least time between two decisions: what arrives meanwhile is decided and written together."),
+    Setting("exception_longest", "DURATION", "MIRAB_EXCEPTION_LONGEST", "14d",
+            "The longest that an exception or a reservation may last."),
     Setting("wait", "DURATION", "MIRAB_WAIT", "10s",
             "How long to wait for another service on the same store to end, before this one decides."),
     Setting("hosts", "NAME,...", "MIRAB_HOSTS", "",
@@ -121,6 +123,7 @@ class ServeConfig:
     repair_command: str = ""
     keep_runs: Duration = 30 * DAY
     coalesce: float = 0.02
+    exception_longest: float = 14 * DAY / SECOND
     wait: float = 10.0
     hosts: tuple[str, ...] = ()
     local_users: str = "researcher"
@@ -235,6 +238,7 @@ def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeC
         keep_runs=get("keep_runs").duration(),
         slurm_config=Path(get("slurm_config").text).absolute() if get("slurm_config").text else None,
         coalesce=get("coalesce").seconds(60, "else nobody gets an answer"),
+        exception_longest=get("exception_longest").seconds(LONGEST_WAIT, "which is ten years"),
         wait=get("wait").seconds(LONGEST_WAIT, "which is ten years"),
         hosts=tuple(name.strip() for name in get("hosts").text.split(",") if name.strip()),
         local_users=get("local_users").choice(LOCAL_USERS),

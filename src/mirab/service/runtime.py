@@ -20,7 +20,7 @@ from mirab.model.events import BudgetsChanged, ClusterChanged, Event
 from mirab.model.plans import Plan
 from mirab.model.records import AuditEntry
 from mirab.model.resources import Cluster
-from mirab.model.units import DAY, HOUR, Instant, RunId
+from mirab.model.units import DAY, HOUR, SECOND, Instant, RunId
 from mirab.service.clock import LiveClock
 from mirab.service.config import ServeConfig
 from mirab.service.garbage import Garbage
@@ -254,6 +254,7 @@ def _put_together(
     engine = wrap(_engine(config, live, found))
     metrics = Metrics(live)
     desk = Desk(live, submit_there=SUBMIT_THERE if config.backend == "slurm" else "")
+    desk.portfolio.exceptions.longest = round(config.exception_longest * SECOND)
     if config.backend == "slurm":
         from mirab.service.slurm import read_slurm_settings
 

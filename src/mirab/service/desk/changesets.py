@@ -147,8 +147,8 @@ class Changesets:
 
     def _write(self) -> None:
         if self._unwritten:
-            written, self._unwritten = tuple(self._unwritten), []
-            self._live.store.write(written)
+            self._live.store.write(tuple(self._unwritten))
+            self._unwritten.clear()
 
 
 def _impossible(history: History) -> str:

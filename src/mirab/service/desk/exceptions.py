@@ -67,10 +67,13 @@ class Wish:
 
 
 class ExceptionCommands:
-    """Requests for people of an account; decisions for managers and admins of all who may pay for it."""
+    """Requests for people of an account; decisions for managers and admins of all who may pay for it.
+
+    `longest`: how long one may last.
+    """
 
     def __init__(self, office: Office, cases: Cases, longest: Duration = LONGEST) -> None:
-        self._office, self._cases, self._longest = office, cases, longest
+        self._office, self._cases, self.longest = office, cases, longest
 
     def all(self) -> list[Part]:
         """Every case with what it costs whom, by begin."""
@@ -112,7 +115,7 @@ class ExceptionCommands:
     def _check(self, case: Case, state: State, now: Instant) -> None:
         if not case.reason.strip():
             raise invalid("say why: the reason stands beside the exception as long as it is remembered")
-        _check_dates(case, now, self._longest)
+        _check_dates(case, now, self.longest)
         _check_account(case.account, state)
         _CHECKS.get(case.kind, _nothing)(case, state)
 
