@@ -16,7 +16,7 @@ from mirab.model.records import JobRow, JobState, RunRow
 from mirab.model.units import WorkloadId
 from mirab.service.config import load_config
 from mirab.service.runtime import LiveEngine, Service, assemble
-from mirab.store import open_store
+from mirab.store import Store, open_store
 from tests.slurm.cluster import SlurmCluster
 
 USERS = ("games", "news", "mail")
@@ -118,6 +118,10 @@ class House:
             return ""
         return "STARTING" if row.state is JobState.RUNNING and row.started_at is None else row.state.value
 
+    def nodes(self, job: str) -> tuple[str, ...]:
+        row = self.row(job)
+        return () if row is None else row.node_names
+
     def held(self, job: str) -> str:
         row = self.row(job)
         return "" if row is None else row.held
@@ -136,17 +140,31 @@ class House:
 
     def all_runs(self) -> list[RunRow]:
         """Every run of the ledger, also while the service is not up."""
+        with self.stored() as store:
+            return [run for row in _rows(store) for run in store.runs(row.id)]
+
+    def rows(self) -> list[JobRow]:
+        """Every job of the ledger, likewise."""
+        with self.stored() as store:
+            return _rows(store)
+
+    @contextmanager
+    def stored(self) -> Iterator[Store]:
         store = open_store(f"sqlite:///{self.folder / 'mirab.db'}")
         try:
-            rows: list[JobRow] = []
-            cursor: Any = None
-            while True:
-                page, cursor = store.jobs(after=cursor, limit=500)
-                rows += page
-                if cursor is None:
-                    return [run for row in rows for run in store.runs(row.id)]
+            yield store
         finally:
             store.dispose()
+
+
+def _rows(store: Store) -> list[JobRow]:
+    rows: list[JobRow] = []
+    cursor: str | None = None
+    while True:
+        page, cursor = store.jobs(after=cursor, limit=500)
+        rows += page
+        if cursor is None:
+            return rows
 
 
 @contextmanager

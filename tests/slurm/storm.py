@@ -146,9 +146,19 @@ class Storm:
             states = self.house.listed()
             return all(state not in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED") for state in states.values())
 
-        self.slurm.wait_for(over, f"all jobs to end ({self.words()})", SETTLE_S)
+        try:
+            self.slurm.wait_for(over, "all jobs to end", SETTLE_S)
+        except SlurmError as error:
+            raise SlurmError(f"{self.stuck()}\n{self.words()}") from error
         time.sleep(4)
         self.house.kill(signal.SIGTERM)
+
+    def stuck(self) -> str:
+        """Jobs that have not ended, as Slurm and as mirab see them."""
+        shown = self.slurm.run("squeue", "--array", "--noheader", "--format=%i %T %r %S %k")
+        nodes = self.slurm.run("sinfo", "--noheader", "--Node", "--format=%N %T %E")
+        rows = [f"{row.id} {row.state.value} {row.held}" for row in self.house.rows() if row.ended_at is None]
+        return "\n".join(["not ended:", shown, nodes, *rows])
 
     def words(self) -> str:
         log = self.house.folder / "serve.log"

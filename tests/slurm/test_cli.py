@@ -110,7 +110,7 @@ def test_import_makes_budgets_and_a_log(slurm_with_accounts: SlurmCluster, tmp_p
     done = mirab(made, "import", "--out", str(out))
     file = read_cluster_file(out / "cluster.yaml")
     assert file.budgets is not None and file.cluster is not None
-    shares = {path: round(share / 1e7, 2) for path, _, share in file.budgets.walk()}
+    shares = {str(path): round(share / 1e7, 2) for path, _, share in file.budgets.walk()}
     assert shares["research/vlm"] == pytest.approx(3 * shares["research/speech"], abs=0.1)
     assert shares["research"] == pytest.approx(3 * shares["product"], abs=0.1)
     assert [(pool.name, len(pool.nodes), pool.gpus_per_node) for pool in file.cluster.pools] == [("h100", 3, 8)]

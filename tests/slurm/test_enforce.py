@@ -131,7 +131,7 @@ def test_drains_from_outside_and_from_mirab(governed: House) -> None:
     slurm, service = governed.slurm, governed.service
     assert service is not None
     jobs = fill(governed, minimum="6s")
-    where = {governed.row(job).node_names[0]: job for job in jobs}  # type: ignore[union-attr]
+    where = {governed.nodes(job)[0]: job for job in jobs}
     slurm.run("scontrol", "update", "NodeName=n0", "State=DRAIN", "Reason=fan is loud")
     governed.wait(lambda: governed.state(where["n0"]) == "PENDING", "n0 to be emptied at the end of the minimum")
     run = governed.runs(where["n0"])[0]
@@ -143,12 +143,9 @@ def test_drains_from_outside_and_from_mirab(governed: House) -> None:
     assert "mirab: XID 79" in slurm.run("sinfo", "-h", "-N", "-n", "n1", "--format=%E")
     slurm.run("scontrol", "update", "NodeName=n0", "State=RESUME")
     governed.wait(
-        lambda: (
-            governed.row(where["n0"]).node_names == ("n0",)  # type: ignore[union-attr]
-            or governed.row(where["n1"]).node_names == ("n0",)
-        ),
+        lambda: governed.nodes(where["n0"]) == ("n0",) or governed.nodes(where["n1"]) == ("n0",),
         "n0 to be used again",
-    )  # type: ignore[union-attr]
+    )
     service.desk.node_resume(OPS, "n1")
     governed.wait(lambda: [governed.state(job) for job in jobs] == ["RUNNING"] * 3, "all to run again")
     human = [row for _, _, plan in service.store.decisions(limit=1000) for row in [plan] if "CallHuman" in plan]

@@ -206,7 +206,8 @@ def test_memory_in_a_text(text: str, found: int) -> None:
 
 
 def test_numbers_that_mean_nothing() -> None:
-    assert [number(value) for value in (None, UNSET, ENDLESS, 0xFFFFFFFE, "x", True, [])] == [None] * 7
+    nothing: tuple[Any, ...] = (None, UNSET, ENDLESS, 0xFFFFFFFE, "x", True, [])
+    assert [number(value) for value in nothing] == [None] * 7
 
 
 # --- what is not as expected -----------------------------------------------------------------------------------------

@@ -200,6 +200,22 @@ def test_the_accounting_says_when_a_requeued_run_really_ended() -> None:
     assert told[0] == facts.RunEnded(T0 + 14 * SECOND, RunId("1.1"), Outcome.REQUEUED)
 
 
+def test_a_run_that_came_and_was_requeued_between_two_looks() -> None:
+    story = Story(tracker())
+    story.look(job())
+    released(story)
+    again = job(restarts=1, held_by="")
+    assert story.tracker.to_look_up([again]) == ["1"]
+    book = Booking("1", "REQUEUED", T0 + 12 * SECOND, T0 + 14 * SECOND)
+    told = story.look(again, books=(book,))
+    assert told == [
+        facts.RunStarted(T0 + 12 * SECOND, RunId("1.1")),
+        facts.RunEnded(T0 + 14 * SECOND, RunId("1.1"), Outcome.REQUEUED),
+    ]
+    released(story, "1.2")
+    assert kinds(story.look(runs(T0 + 22 * SECOND, restarts=1))) == ["RunStarted"]
+
+
 def test_a_run_that_vanished_ends_as_the_accounting_says() -> None:
     story = Story(tracker())
     story.look(runs())

@@ -134,15 +134,9 @@ class Tracker:
         return [seen for seen in self.seen.values() if seen.returning is not None and seen.job.ended]
 
     def to_look_up(self, jobs: Iterable[SlurmJob]) -> list[str]:
-        """Jobs of whose run the listing does not tell the end: the accounting may."""
+        """Jobs of whose run the listing does not tell the end, or not even that it was: the accounting may."""
         listed = {job.id: job for job in jobs}
-        return [
-            job_id
-            for job_id, seen in self.seen.items()
-            if seen.run is not None
-            and seen.is_over(job := listed.get(job_id))
-            and (job is None or not job.ended)
-        ]  # fmt: skip
+        return [job_id for job_id, seen in self.seen.items() if _in_the_dark(seen, listed.get(job_id))]
 
     # --- what Slurm says ----------------------------------------------------------------------------------------------
     def take_in(
@@ -189,6 +183,8 @@ class Tracker:
         seen = self.seen[job_id]
         if seen.run is not None and seen.is_over(job):
             yield from self._run_ends(seen, job, now, bookings)
+        elif job is not None and _came_and_was_requeued(seen, job):
+            yield from self._missed(seen, job, bookings)
         elif seen.run is None and (job is None or job.ended) and seen.returning is None:
             yield from self._never_seen_running(seen, job, now)
             del self.seen[job_id]
@@ -239,6 +235,17 @@ class Tracker:
         if seen.run is not None:
             at = max(end_of(job, now), min(job.started_at or now, now))
             yield facts.RunEnded(at, seen.run, _outcome(seen, job), exit_code=exit_code(job))
+
+    def _missed(self, seen: Seen, job: SlurmJob, bookings: Sequence[Booking]) -> Iterator[Event]:
+        """A run that mirab let go has begun and was requeued by its user between two looks."""
+        for book in bookings:
+            later = book.job == job.id and (seen.begun is None or book.started_at > seen.begun + SECOND)
+            if later and book.ended_at is not None and seen.expected is not None:
+                run_id = seen.expected
+                seen.begins(run_id, job, book.started_at)
+                seen.run = None
+                yield facts.RunStarted(book.started_at, run_id)
+                yield facts.RunEnded(book.ended_at, run_id, Outcome.REQUEUED)
 
     def _returns(self, job_id: str, seen: Seen, job: SlurmJob | None, now: Instant) -> Iterator[Event]:
         """Its requeue is waited for; `_holding` lets it into the queue once it is seen waiting."""
@@ -347,3 +354,20 @@ def _outcome(seen: Seen, job: SlurmJob) -> Outcome:
 
 def _node_failed(booked: Booking) -> bool:
     return OUTCOMES.get(booked.state) is Outcome.NODE_FAIL
+
+
+def _in_the_dark(seen: Seen, job: SlurmJob | None) -> bool:
+    if seen.run is None:
+        return job is not None and _came_and_was_requeued(seen, job)
+    return seen.is_over(job) and (job is None or not job.ended)
+
+
+def _came_and_was_requeued(seen: Seen, job: SlurmJob) -> bool:
+    """Whether it waits again after a start that no listing has shown."""
+    return (
+        seen.expected is not None
+        and seen.run is None
+        and job.waits
+        and seen.job.job_id > 0
+        and (job.restarts > seen.job.restarts)
+    )
