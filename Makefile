@@ -16,7 +16,7 @@ RUN_MARK := $(VENV)/.ready-run-$(HASH)
 DEV_MARK := $(VENV)/.ready-dev-$(HASH)
 WORKERS ?= auto
 
-.PHONY: help demo test check lint types browser daemons wheel docs bench clean
+.PHONY: help demo test check lint types browser daemons wheel docs bench clean soak
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s $$'\t'
@@ -70,6 +70,9 @@ docs: $(RUN_MARK) ## write the pages of reference that are made from the code
 
 bench: $(DEV_MARK) ## speed, growth, and the measures on several seeds
 	@$(BIN)/python -m bench.run
+
+soak: $(DEV_MARK) daemons ## ten minutes of everything that can go wrong on a real Slurm, as root
+	@$(BIN)/python -m tests.slurm.storm --seconds 600
 
 clean: ## remove what was built (not the environment)
 	@rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,5 +13,5 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_ledger_is_what_the_accounting_says(slurm_with_accounts: SlurmCluster, tmp_path: Path) -> None:
-    faults = storm(slurm_with_accounts, tmp_path / "mirab", seed=4, seconds=40)
+    faults = storm(slurm_with_accounts, tmp_path / "mirab", seed=4, seconds=25)
     assert not faults, "\n".join(faults)
