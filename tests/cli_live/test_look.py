@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from mirab.cli.grid import Column, table
 from mirab.cli.jobs import parse_ids, parse_states
 from mirab.cli.logs import last_lines
 from mirab.cli.nodenames import folded, unfolded
+from mirab.cli.share import tree
 from tests.cli.conftest import Mirab
 from tests.cli_live.double import Answer, Asked, Double, job
 
@@ -117,6 +120,8 @@ def test_a_table_shrinks_to_the_terminal_and_never_in_a_pipe() -> None:
 def test_show_tells_all_about_a_job(mirab: Mirab, three: Double) -> None:
     out = mirab("show", "8").out
     assert "bob for blue" in out
+    zone = time.strftime("%Z", time.localtime(1_772_366_400))
+    assert re.search(rf"submitted  .* {zone}$", out, re.MULTILINE)
     assert "PENDING (Resources)" in out
     assert "needs 1 node with 8 free GPUs; 0 are" in out
     assert "minimum runtime 15:00" in out
@@ -168,6 +173,35 @@ def test_share_shows_its_formula_with_numbers(mirab: Mirab, double: Double) -> N
         "red: ratio = (used 12 h + committed 3.0 h) / entitled 40 h = 0.38, below its share: it is owed",
         "red/a: ratio = (used 12 h + committed 3.0 h) / entitled 0 h: it has no share, so it goes after all others",
     ]
+
+
+def test_a_ratio_that_rounds_to_one_says_on_which_side_it_is(mirab: Mirab, double: Double) -> None:
+    below, above = ({**ACCOUNTS[0], "ratio": value} for value in (0.9996, 1.0004))
+    double.special = lambda asked: Answer({"accounts": [below, above]})
+    first, second = mirab("share", "--formula").out.splitlines()
+    assert first.endswith("= just under 1.00, below its share: it is owed")
+    assert second.endswith("= 1.00, at or above its share")
+
+
+def test_the_tree_fits_a_narrow_terminal() -> None:
+    big = [{**each, "used_h": 12_345.0, "owed_h": 12_345.0, "delivered_h": 12_345.0} for each in ACCOUNTS]
+    assert max(len(line) for line in tree(big, 80).splitlines()) <= 80
+    assert "WAITING_GPUS" in tree(big, 0)
+    assert "DELIVERED_H" in tree(big, 80)
+
+
+def test_the_audit_log_keeps_what_machines_read_out_of_its_table(mirab: Mirab, double: Double) -> None:
+    entry = {
+        "at": "2026-03-01T12:00:00Z", "who": "ann", "origin": "", "action": "budget.changeset", "target": "budgets",
+        "before": "", "after": '{"type":"Changeset","version":3}', "why": "more",
+    }  # fmt: skip
+    plain = {**entry, "action": "budget.set", "after": "v3: red share 60% -> 50%"}
+    double.special = lambda asked: Answer({"entries": [entry, plain], "next": None})
+    _, kept, told = mirab("audit").out.splitlines()
+    assert "Changeset" not in kept
+    assert "--json" in kept
+    assert "red share 60% -> 50%" in told
+    assert json.loads(mirab("audit", "--json").out)["entries"][0]["after"] == entry["after"]
 
 
 def test_squatters(mirab: Mirab, double: Double) -> None:
@@ -269,3 +303,9 @@ def test_the_shell_gets_the_names_of_commands(monkeypatch: pytest.MonkeyPatch) -
 
     found = cli.shell_complete(click.Context(cli), "sq")
     assert [item.value for item in found] == ["squatters"]
+
+
+def test_the_code_of_an_attempt_before_is_not_that_of_a_job_that_runs_again(mirab: Mirab, double: Double) -> None:
+    double.jobs = {"7": job("7", **{**RUNNING, "exit_code": 143}), "8": job("8", state="FAILED", exit_code=4)}
+    assert "exit code" not in mirab("show", "7").out
+    assert "FAILED, exit code 4" in mirab("show", "8").out.replace(" (Resources)", "")

@@ -374,12 +374,16 @@ class FakeService:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def get(self, path: str) -> dict[str, str]:
-        return {"version": "v1"}
+    def get(self, path: str) -> dict[str, object]:
+        return {
+            "version": "v1",
+            "budgets": {"everyone": {"share": "100%"}, "old": {"share": "0%", "closed": "2026-01-01"}},
+        }
 
-    def send(self, method: str, path: str, body: object, headers: dict[str, str]) -> dict[str, str]:
+    def send(self, method: str, path: str, body: object, headers: dict[str, str]) -> dict[str, object]:
         self.sent.append((method, path, body, headers))
-        return {"version": "v2"}
+        closed = {name: {"share": "0%", "closed": "2026-01-01"} for name in ("everyone", "old")}
+        return {"version": "v2", "budgets": {**closed, "vision": {"share": "100%"}}}
 
 
 def test_push_sends_what_is_in_force_against_the_version_seen(
@@ -390,6 +394,7 @@ def test_push_sends_what_is_in_force_against_the_version_seen(
     mirab("budget", "set", file, "vision=40%", "--reason", "more")
     said = mirab("budget", "push", file, "--why", "new quarter")
     assert (said.code, said.out) == (0, "The service has these budgets now, version v2.\n")
+    assert "Closed: everyone." in said.err
     ((method, path, body, headers),) = service.sent
     assert (method, path, headers) == ("PUT", "/budgets", {"If-Match": '"v1"'})
     assert isinstance(body, dict)

@@ -63,5 +63,13 @@ def _entries(client: Client, query: dict[str, object], limit: int) -> list[dict[
 def _row(entry: dict[str, Any]) -> list[str]:
     return [
         near(entry["at"]),
-        *(entry[name] for name in ("who", "origin", "action", "target", "before", "after", "why")),
+        *(entry[name] for name in ("who", "origin", "action", "target", "before")),
+        _after(entry),
+        entry["why"],
     ]
+
+
+def _after(entry: dict[str, Any]) -> str:
+    """A changeset is kept whole, for machines; people read the line of its `budget.set`."""
+    kept: str = entry["after"]
+    return "kept whole: see it with --json" if kept.startswith('{"type":') else kept

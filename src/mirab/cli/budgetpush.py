@@ -10,7 +10,7 @@ from mirab.cli.budgettools import REASON, TIMEZONE, calendar_of, now_ms, opened,
 from mirab.cli.client import Client
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.exits import ConflictError
-from mirab.cli.output import emit, to_json
+from mirab.cli.output import emit, say, to_json
 
 
 @click.command()
@@ -37,6 +37,15 @@ def push(client: Client, file: str, reason: str, base: str | None, timezone: str
     version = base or seen["version"]
     made = client.send("PUT", "/budgets", {"budgets": tree, "why": reason}, headers={"If-Match": f'"{version}"'})
     emit(to_json(made) if as_json else _told(seen["version"], made))
+    closed = sorted(_closed(made["budgets"]) - _closed(seen["budgets"]))
+    if closed:
+        say(f"Closed: {', '.join(closed)}. What was used there is kept, and new work is refused.")
+
+
+def _closed(tree: dict[str, Any], above: str = "") -> set[str]:
+    """The paths of the accounts that take no new work."""
+    found = {f"{above}{name}" for name, budget in tree.items() if budget.get("closed")}
+    return found.union(*(_closed(budget.get("children") or {}, f"{above}{name}/") for name, budget in tree.items()))
 
 
 def _told(before: str, made: dict[str, Any]) -> str:

@@ -32,6 +32,12 @@ def near(text: str | None) -> str:
     return moment.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
 
 
+def zoned(text: str | None) -> str:
+    """The same with the name of the local zone: ``14:30:00 CET``."""
+    moment = instant(text)
+    return "" if moment is None else f"{near(text)} {moment.strftime('%Z')}"
+
+
 def slurm_span(seconds: float | None) -> str:
     """``D-HH:MM:SS``, ``H:MM:SS``, ``M:SS``, as squeue writes it."""
     if seconds is None:

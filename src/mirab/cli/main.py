@@ -43,11 +43,10 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("release", "Let held jobs into the queue again."),
         ("requeue", "Stop runs and put them back into the queue."),
         ("node", "Nodes: ls, drain, resume, report."),
-        ("db", "The service's store: migrate, backup, restore, check."),
     ),
     "Serve": (
         ("serve", "Share out this machine: the live service."),
-        ("db", "Its store: migrate, backup, restore, check."),
+        ("db", "The service's store: migrate, backup, restore, check."),
         ("slurm", "On a Slurm cluster: import, govern, release-all, status, advice."),
         ("token", "Who may do what: create, ls, revoke."),
         ("audit", "Who changed what, and why."),

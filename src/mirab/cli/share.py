@@ -10,8 +10,8 @@ import click
 from mirab.cli.client import Client, at
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import Column, table, terminal_width
-from mirab.cli.output import emit, to_json
-from mirab.study.formats import count, hours, percent, ratio
+from mirab.cli.output import emit, say, to_json
+from mirab.study.formats import count, hours, percent, ratio, standing
 
 Account = dict[str, Any]
 
@@ -27,6 +27,9 @@ COLUMNS = (
     Column("WAITING", right=True),
     Column("WAITING_GPUS", right=True),
 )
+WIDE = 100
+SPARED = ("DEBT_H", "WAITING_GPUS")
+"""Left out on a narrow terminal: what an account is short of is what it is owed and was not delivered."""
 
 
 @click.command()
@@ -48,6 +51,8 @@ def command(client: Client, account: str, users: bool, formula: bool, as_json: b
         emit("\n".join(formula_of(each) for each in shares["accounts"]))
     else:
         emit(tree(shares["accounts"], terminal_width(), users=users))
+        if terminal_width() and any(each.get("par_h") for each in shares["accounts"]):
+            say("RATIO counts the time before an account's first day as delivered: `mirab share --formula` shows it.")
 
 
 def tree(accounts: Sequence[Account], width: int, *, users: bool = False) -> str:
@@ -58,7 +63,15 @@ def tree(accounts: Sequence[Account], width: int, *, users: bool = False) -> str
         depth = each["path"].count("/") - top
         rows.append([_name(each["path"], depth), *_numbers(each)])
         rows += [_user_row(user, depth + 1) for user in (each["users"] if users else ())]
-    return table(COLUMNS, rows, width)
+    return table(*_fitting(rows, width), width)
+
+
+def _fitting(rows: Sequence[list[str]], width: int) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
+    """Columns and rows; on a terminal of fewer than 100 characters without the least important ones."""
+    if not 0 < width < WIDE:
+        return COLUMNS, rows
+    kept = [index for index, column in enumerate(COLUMNS) if column.head not in SPARED]
+    return [COLUMNS[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 def _name(path: str, depth: int) -> str:
@@ -99,4 +112,4 @@ def formula_of(each: Account) -> str:
     if each["ratio"] is None:
         return f"{sides}: it has no share, so it goes after all others"
     where = "below its share: it is owed" if each["ratio"] < 1 else "at or above its share"
-    return f"{sides} = {ratio(each['ratio'])}, {where}"
+    return f"{sides} = {standing(each['ratio'])}, {where}"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mirab.cli.client import Client, at
-from mirab.cli.clock import near, slurm_span
+from mirab.cli.clock import near, slurm_span, zoned
 from mirab.cli.columns import nodelist, protection
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import Column, table, terminal_width
@@ -66,7 +66,7 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     yield "asked for", _asked(job)
     yield "contract", _contract(job)
     yield "nodes", nodelist(job)
-    yield "submitted", near(job["submitted_at"])
+    yield "submitted", zoned(job["submitted_at"])
     yield "started", near(job["started_at"])
     yield "ended", near(job["ended_at"])
     yield "safe until", near(job["checkpoint_at"])
@@ -77,7 +77,8 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
 
 def _state(job: Job) -> str:
     reason = f" ({job['reason']})" if job["reason"] else ""
-    code = "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
+    over = job["exit_code"] is not None and job["state"] not in ("PENDING", "RUNNING", "COMPLETING")
+    code = f", exit code {job['exit_code']}" if over else ""
     held = f", held: {job['held']}" if job["held"] else ""
     return f"{job['state']}{reason}{code}{held}"
 

@@ -80,6 +80,12 @@ def ratio(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.2f}"
 
 
+def standing(value: float | None) -> str:
+    """A ratio in a sentence that says on which side of 1 it is: ``0.87``, ``just under 1.00``."""
+    text = ratio(value)
+    return f"just under {text}" if value is not None and value < 1 and text == "1.00" else text
+
+
 def times(factor: float | None) -> str:
     """How many times: ``1.16x``, ``12x``."""
     if factor is None:

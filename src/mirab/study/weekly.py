@@ -124,7 +124,9 @@ def weekly(week: Week, began: Beginning, records: Iterable[Record], grow: Grow, 
         ValueError: the ledger began after the week.
     """
     if began.at >= week.end:
-        raise ValueError(f"the ledger began after {week.name}: there is nothing to report")
+        raise ValueError(
+            f"the ledger began after {week.name}: there is nothing to report; name a later week with --week"
+        )
     starts = max(week.begin, began.at)
     trace = Trace((), began.cluster, began.budgets, name=week.name, origin=0, starts_at=starts, ends_at=week.end)
     measures = WeekMeasures(trace, began.policy, grow)

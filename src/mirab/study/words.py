@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from mirab.model import reasons as why
 from mirab.model.units import HOUR, SECOND, Duration, Instant
-from mirab.study.formats import Names, plural, ratio, slot_word, span, times_word
+from mirab.study.formats import Names, plural, ratio, slot_word, span, standing, times_word
 
 NAMELESS = Names()
 _Teller: TypeAlias = Callable[[Any, Names], str]
@@ -67,7 +67,7 @@ def _request(nodes: int, slots_per_node: int, names: Names) -> str:
 # --- started -------------------------------------------------------------------------------------------------------
 @_tells(why.InOrder)
 def _in_order(reason: why.InOrder, names: Names) -> str:
-    stood = f"{reason.account} stood at {ratio(reason.ratio)} of its share"
+    stood = f"{reason.account} stood at {standing(reason.ratio)} of its share"
     if names.order != "budget":
         return f"its turn came in the order of policy {names.order} and enough was free; {stood}"
     side = "below its share, so it went before all that are not" if reason.owed else "at or above its share"
