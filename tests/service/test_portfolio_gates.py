@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mirab.model.events import Outcome
+from mirab.model.events import Outcome, PolicyChanged
 from mirab.model.units import DAY, HOUR, MINUTE
+from mirab.service.desk.exceptions import Wish
+from mirab.service.inbox import Entry
 from mirab.service.views.windowed import Reports, window_report
 from mirab.study.gates import findings
 from mirab.study.gatesfile import parse_gates
-from tests.service.house import ADA, EVE, Bench
+from tests.service.house import ADA, EVE, ROOT, Bench
 
 GATES = """
 gates:
@@ -82,3 +85,30 @@ def test_a_process_of_its_own_says_the_same(bench: Bench) -> None:
     bench.end(*[row.id for row in bench.store.jobs()[0] if row.state.value == "RUNNING"], outcome=Outcome.FAILED)
     reports = Reports(bench.store.url)
     assert reports.last_window(bench.live.now(), DAY) == report(bench, DAY)
+
+
+def test_what_the_journal_of_a_service_holds_besides(bench: Bench) -> None:
+    """Held and released work, an exception that was ended early, another policy: all of it is understood."""
+    job = bench.submit(ADA, gpus_per_node=1, hold=True)[0]
+    bench.wait(HOUR)
+    bench.desk.release(ADA, [job])
+    exceptions = bench.desk.portfolio.exceptions
+    case = exceptions.request(ADA, Wish("guaranteed", "vision/video", "a try", bench.live.now() + DAY))
+    exceptions.approve(ROOT, case.id)
+    bench.wait(2 * HOUR)
+    exceptions.revoke(ROOT, case.id, "enough")
+    changed = replace(bench.state.policy, mode="observe")
+    bench.live.send(lambda state, now: Entry((PolicyChanged(now, changed, "root", "a look"),)))
+    waits = bench.submit(EVE, account="llm", gpus_per_node=1)[0]
+    bench.wait(HOUR)
+    told = report(bench)
+    assert told["metrics"]["waits"]["all"]["count"] == 2
+    assert told["metrics"]["waits"]["all"]["p50_s"] == 0, "time in which its user held it is not waiting"
+    assert told["by_account"]["llm"]["charged"] == 0, "observing starts nothing"
+    assert told["by_account"]["llm"]["waits"]["p90_s"] == pytest.approx(3_600)
+    assert bench.row(waits).state.value == "PENDING"
+    held = told["exceptions"]
+    assert [(each["id"], each["end_s"] - each["begin_s"], each["in_force"]) for each in held] == [
+        (case.id, pytest.approx(7_200), False)
+    ]
+    assert told["policy"]["mode"] == "observe"

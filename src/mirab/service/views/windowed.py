@@ -60,7 +60,7 @@ class WindowMeasures(Measures):
         super().__init__(trace, policy)
         self._counting = False
         self._sick: dict[str, None] = {}
-        self._held: dict[str, Exemption | Reservation] = {}
+        self._excepted: dict[str, Exemption | Reservation] = {}
         more: dict[type, Any] = {
             RunAdopted: self._adopted,
             PolicyChanged: self._changed_policy,
@@ -68,8 +68,8 @@ class WindowMeasures(Measures):
             NodeDegraded: lambda fact: self._sick.update({fact.node: None}),
             NodeDown: lambda fact: self._sick.update({fact.node: None}),
             NodeUp: lambda fact: self._sick.pop(fact.node, None),
-            ExemptionGranted: lambda fact: self._held.update({fact.exemption.id: fact.exemption}),
-            ReservationApproved: lambda fact: self._held.update({fact.reservation.id: fact.reservation}),
+            ExemptionGranted: lambda fact: self._excepted.update({fact.exemption.id: fact.exemption}),
+            ReservationApproved: lambda fact: self._excepted.update({fact.reservation.id: fact.reservation}),
             ExemptionRevoked: lambda fact: self._cut(fact.exemption_id, fact.at),
             ReservationCancelled: lambda fact: self._cut(fact.reservation_id, fact.at),
         }
@@ -95,12 +95,12 @@ class WindowMeasures(Measures):
         return self.report()
 
     def _in_period(self) -> list[Exemption | Reservation]:
-        return [each for each in self._held.values() if each.end > self.period.starts_at]
+        return [each for each in self._excepted.values() if each.end > self.period.starts_at]
 
     def _cut(self, name: str, now: Instant) -> None:
-        held = self._held.pop(name, None)
+        held = self._excepted.pop(name, None)
         if held is not None and held.begin < now:
-            self._held[name] = replace(held, end=min(held.end, now))
+            self._excepted[name] = replace(held, end=min(held.end, now))
 
     def _advance(self, now: Instant) -> None:
         if not self._counting and now >= self.period.starts_at:
