@@ -46,6 +46,7 @@ class Changesets:
         self._live = live
         self.history = History()
         self._settled: Instant = 0
+        self._next: tuple[History, Instant | None] | None = None
         self._restated: Budgets | None = None
         self._unwritten: list[Write] = []
 
@@ -86,8 +87,7 @@ class Changesets:
 
     def __call__(self, state: State, now: Instant) -> Iterator[Event]:
         """What is due, and what a changed file of the settings has to be told in the form of changesets."""
-        due = [each for each in self.history.planned(self._settled) if _planned(each) and each.effective_at <= now]
-        self._settled = max(self._settled, now)
+        due = self._due(now)
         budgets = state.budgets
         for each in due:
             try:
@@ -108,9 +108,23 @@ class Changesets:
             if tree != state.budgets:
                 yield BudgetsChanged(now, tree, FILE, "accounts that the file leaves out are closed, not forgotten")
 
+    def _due(self, now: Instant) -> list[Changeset]:
+        """What takes effect between the last time and now, in that order."""
+        begin = self.timer()
+        if begin is None or now < begin:
+            return []
+        due = [each for each in self._coming() if each.effective_at <= now]
+        self._settled, self._next = now, None
+        return due
+
+    def _coming(self) -> list[Changeset]:
+        return [each for each in self.history.planned(self._settled) if _planned(each)]
+
     def timer(self) -> Instant | None:
-        """When the next changeset is due."""
-        return min((each.effective_at for each in self.history.planned(self._settled) if _planned(each)), default=None)
+        """When the next changeset is due; asked after each cycle, so worked out only when the history has changed."""
+        if self._next is None or self._next[0] is not self.history:
+            self._next = self.history, min((each.effective_at for each in self._coming()), default=None)
+        return self._next[1]
 
     def hear(self, seq: int, facts: Sequence[Event], plan: Plan) -> None:
         """After a record: what was taken in is kept."""
