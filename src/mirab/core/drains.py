@@ -7,7 +7,7 @@ from mirab.core.runs import Run
 from mirab.core.trial import Trial
 from mirab.model.plans import CallHuman, Drain, Repair, Resume
 from mirab.model.reasons import DrainedFrom, StartTimedOut
-from mirab.model.units import Instant, NodeMask, NodeName
+from mirab.model.units import Instant, NodeName
 
 
 def serve_drains(trial: Trial) -> None:
@@ -16,8 +16,11 @@ def serve_drains(trial: Trial) -> None:
     if not troubled:
         return
     draining = sum(state.health is Health.DRAINING for state in troubled.values())
-    for place, runs in _sick(trial).items():
+    for place in sorted(troubled):
         state = troubled[place]
+        if state.health not in (Health.DEGRADED, Health.DRAINING):
+            continue
+        runs = list(state.runs.values())
         node = trial.state.cluster.pools[place[0]].nodes[place[1]]
         if state.healthy_again:
             trial.actions.append(Resume(node))
@@ -34,24 +37,6 @@ def serve_drains(trial: Trial) -> None:
             _press(trial, place, node, runs)
         else:
             _wait(trial, place, node, runs)
-
-
-def _sick(trial: Trial) -> dict[tuple[int, int], list[Run]]:
-    """The nodes that are to be emptied, in their order, and what runs on each."""
-    troubled = trial.state.troubled
-    sick: dict[tuple[int, int], list[Run]] = {
-        place: [] for place in sorted(troubled) if troubled[place].health in (Health.DEGRADED, Health.DRAINING)
-    }
-    among: dict[int, NodeMask] = {}
-    for number, node in sick:
-        among[number] = among.get(number, 0) | 1 << node
-    for run in trial.state.runs.values() if sick else ():
-        number, mask = run.allocation.pool, run.allocation.mask
-        if mask & among.get(number, 0):
-            for place, runs in sick.items():
-                if place[0] == number and mask >> place[1] & 1:
-                    runs.append(run)
-    return sick
 
 
 def _stop_at(trial: Trial, runs: list[Run]) -> Instant | None:

@@ -153,8 +153,8 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
     state.count_running(run, -1)
     if run.beneficiary is not None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
-    given = run.allocation
-    if any(given.pool == number and given.mask >> node & 1 for number, node in state.troubled):
+    was_on_sick = [sick.runs.pop(run.id, None) for sick in state.troubled.values()]
+    if any(was_on_sick):
         state.capacity_changed()
     if not run.cancelled and goes_back(event.outcome, run.workload.resume or run.recalled):
         admit(state, Pending(run.workload, run.attempt + 1), known=True)
@@ -202,7 +202,7 @@ def degraded(state: State, event: facts.NodeDegraded) -> None:
     place = state.places[event.node]
     known = state.troubled.get(place)
     if known is None:
-        state.troubled[place] = NodeState(Health.DEGRADED, state.now, event.cause)
+        state.troubled[place] = NodeState(Health.DEGRADED, state.now, event.cause, state.runs_on(place))
         state.usable[place[0]] &= ~(1 << place[1])
         state.capacity_changed()
     else:
@@ -211,7 +211,7 @@ def degraded(state: State, event: facts.NodeDegraded) -> None:
 
 def down(state: State, event: facts.NodeDown) -> None:
     place = state.places[event.node]
-    state.troubled[place] = NodeState(Health.DOWN, state.now, event.cause)
+    state.troubled[place] = NodeState(Health.DOWN, state.now, event.cause, state.runs_on(place))
     state.usable[place[0]] &= ~(1 << place[1])
     state.capacity_changed()
 

@@ -28,6 +28,9 @@ def _check_nodes(state: State) -> None:
         assert bank.free == expected.free, f"pool {bank.pool.name} books other GPUs than its runs use"
     for (number, node), trouble in state.troubled.items():
         usable = state.usable[number] >> node & 1
+        assert trouble.runs == state.runs_on((number, node)), (
+            f"node {node} of pool {number} knows other runs than run on it"
+        )
         assert not usable, f"node {node} of pool {number} is {trouble.health} and takes work"
     assert state.window.capacity.rate == state.schedulable(), "the capacity meter has another rate than the nodes"
 

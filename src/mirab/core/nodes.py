@@ -7,9 +7,13 @@ whatever the size of the pool, and a gang of 500 nodes is placed by one operatio
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from mirab.model.resources import Allocation, Pool, nodes_of
-from mirab.model.units import ChargeRate, Instant, NodeMask
+from mirab.model.units import ChargeRate, Instant, NodeMask, RunId
+
+if TYPE_CHECKING:
+    from mirab.core.runs import Run
 
 
 class Health(Enum):
@@ -123,11 +127,12 @@ def give(free: list[NodeMask], nodes: NodeMask, width: int) -> None:
 
 
 class NodeState:
-    """A node that is not simply up."""
+    """A node that is not simply up, and what runs on it."""
 
-    __slots__ = ("cause", "health", "healthy_again", "human_called", "since")
+    __slots__ = ("cause", "health", "healthy_again", "human_called", "runs", "since")
 
-    def __init__(self, health: Health, since: Instant, cause: str) -> None:
+    def __init__(self, health: Health, since: Instant, cause: str, runs: dict[RunId, Run]) -> None:
+        self.runs = runs
         self.health = health
         self.since = since
         self.cause = cause

@@ -69,6 +69,10 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.id})"
 
+    def is_on(self, place: tuple[int, int]) -> bool:
+        """Whether it has a part on a node, given as (pool, number in the pool)."""
+        return self.allocation.pool == place[0] and bool(self.allocation.mask >> place[1] & 1)
+
     @property
     def stopping(self) -> bool:
         return self.stop_by is not None

@@ -359,6 +359,13 @@ class State:
         self.banks[run.allocation.pool].take(run.allocation)
         self.runs[run.id] = self.running[run.workload.id] = run
         self.count_running(run, +1)
+        for place, sick in self.troubled.items():
+            if run.is_on(place):
+                sick.runs[run.id] = run
+
+    def runs_on(self, place: tuple[int, int]) -> dict[RunId, Run]:
+        """The runs that have a part on a node, given as (pool, number in the pool)."""
+        return {run.id: run for run in self.runs.values() if run.is_on(place)}
 
     def count_running(self, run: Run, sign: int) -> None:
         """Its slots count as running (+1), or no more (-1), in its account and all above."""
