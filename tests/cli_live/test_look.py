@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mirab.cli.audit import listed
 from mirab.cli.columns import formatted, standard
 from mirab.cli.exits import InvalidError
 from mirab.cli.grid import Column, table
@@ -202,6 +203,9 @@ def test_the_audit_log_keeps_what_machines_read_out_of_its_table(mirab: Mirab, d
     assert "--json" in kept
     assert "red share 60% -> 50%" in told
     assert json.loads(mirab("audit", "--json").out)["entries"][0]["after"] == entry["after"]
+    narrow = listed([entry, plain], 60).splitlines()
+    assert max(len(line) for line in narrow) <= 60
+    assert narrow[-1].strip() == "v3: red share 60% -> 50% (more)"
 
 
 def test_squatters(mirab: Mirab, double: Double) -> None:

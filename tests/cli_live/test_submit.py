@@ -97,13 +97,19 @@ def test_gpus_in_all_ask_for_the_size_of_the_nodes(mirab: Mirab, double: Double)
 
 
 def test_flags_of_sbatch_that_change_nothing_get_a_word(mirab: Mirab, double: Double) -> None:
-    said = mirab("submit", "-p", "gpu", "--mail-type=END", "--exclusive", "--", "true")
+    said = mirab("submit", "-p", "gpu", "--mail-type=END", "--exclusive", "--nice=3", "--", "true")
     assert said.code == 0
     assert said.err.splitlines() == [
         "mirab: --partition is ignored: mirab chooses the nodes; ask for a type with --gpu-type.",
         "mirab: --mail-type is ignored: mirab sends no mail; `mirab await` tells when a job ends.",
         "mirab: --exclusive is ignored: ask for a node's GPUs with --gpus-per-node.",
+        "mirab: --nice is ignored: who goes first among your own jobs is said with --priority.",
     ]
+
+
+def test_the_words_of_a_program_stay_as_they_are(mirab: Mirab, double: Double) -> None:
+    mirab("submit", "--nice=3", "--", "tool", "--nice=3")
+    assert sent(double)["argv"] == ["tool", "--nice=3"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import click
 from mirab.cli.client import Client
 from mirab.cli.clock import near
 from mirab.cli.connection import JSON_OPTION, connected
-from mirab.cli.grid import Column, table, terminal_width
+from mirab.cli.grid import Column, table, terminal_width, wrapped
 from mirab.cli.output import emit, to_json
 
 COLUMNS = (
@@ -22,6 +22,8 @@ COLUMNS = (
     Column("AFTER", least=8),
     Column("WHY", least=12),
 )
+TOLD_BELOW = 5
+"""The columns from here on are sentences."""
 PAGE = 1_000
 
 
@@ -45,7 +47,22 @@ def command(client: Client, target: str | None, user: str | None, limit: int, as
     if as_json:
         emit(to_json({"entries": entries}))
     else:
-        emit(table(COLUMNS, [_row(entry) for entry in entries], terminal_width()))
+        emit(listed(entries, terminal_width()))
+
+
+def listed(entries: list[dict[str, Any]], width: int) -> str:
+    """A line each; on a terminal what was before and after, and why, stands below it, so that it can be read."""
+    if not width:
+        return table(COLUMNS, [_row(entry) for entry in entries])
+    head, *lines = table(COLUMNS[:TOLD_BELOW], [_row(entry)[:TOLD_BELOW] for entry in entries], width).splitlines()
+    below = (wrapped(text, width, "    ") if (text := _change(entry)) else "" for entry in entries)
+    return "\n".join([head, *(part for pair in zip(lines, below, strict=True) for part in pair if part)])
+
+
+def _change(entry: dict[str, Any]) -> str:
+    before, after, why = _row(entry)[TOLD_BELOW:]
+    change = f"{before} -> {after}" if before and after else before or after
+    return f"{change} ({why})" if change and why else change or why
 
 
 def _entries(client: Client, query: dict[str, object], limit: int) -> list[dict[str, Any]]:

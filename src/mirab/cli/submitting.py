@@ -35,11 +35,18 @@ class Dashed(click.Command):
         self.allow_interspersed_args = False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = list(args)
-        rest = super().parse_args(ctx, args)
+        words = [_without_value(word) for word in args]
+        rest = super().parse_args(ctx, list(words))
         taken = len(words) - len(ctx.params.get("words") or ())
+        ctx.params["words"] = tuple(args[taken:])
         ctx.meta["mirab.dashed"] = taken > 0 and words[taken - 1] == "--"
         return rest
+
+
+def _without_value(word: str) -> str:
+    """``--nice`` for ``--nice=3``: options of sbatch that change nothing, so that it does not matter how much."""
+    name, joined, _ = word.partition("=")
+    return name if joined and name in NO_VALUE else word
 
 
 def submit_options(command: F) -> F:
