@@ -93,7 +93,11 @@ class Errands:
         self._let_go([seen for seen in self._tracker.expected() if seen.unwritten])
 
     def _let_go(self, wanted: Sequence[Seen]) -> None:
-        """To their nodes, all in one write. What Slurm does not take yet is written again after the next look."""
+        """To their nodes, all in one write. What Slurm does not take yet is written again after the next look.
+
+        Only what the last look showed as unable to start: nodes written to a job that runs would resize it.
+        """
+        wanted = [seen for seen in wanted if self._cannot_start(seen.job)]
         told = [commands.start(seen.job.id, seen.where) for seen in wanted]
         wrong = iter(self._runner.write([command for each in told for command in each]))
         for seen, each in zip(wanted, told, strict=True):
@@ -101,6 +105,10 @@ class Errands:
             seen.unwritten = bool(words[0] or words[1])
             if seen.unwritten:
                 log.info("%s could not be let go yet: %s", seen.workload_id, words[0] or words[1])
+
+    def _cannot_start(self, job: SlurmJob) -> bool:
+        later = job.eligible_at is not None and job.eligible_at > self._clock()
+        return job.waits and (job.held_by == "mirab" or later)
 
     def _resumes(self, run_id: RunId) -> bool:
         seen = self._tracker.find(workload_of(run_id))
@@ -201,7 +209,7 @@ class Errands:
         """Governed jobs that nobody holds (Slurm would start them by itself), and held ones that are not governed."""
         for job in listed:
             seen = self._tracker.seen.get(job.id)
-            if seen is None or not job.waits or seen.expected is not None:
+            if seen is None or not job.waits or (seen.expected is not None and job.placed):
                 continue
             governed = not self._tracker.rules.left(job)
             if governed and not job.held_by:
@@ -217,7 +225,7 @@ class Errands:
         if job.held_by == "user" and seen.expected is not None:
             run_id, seen.expected = seen.expected, None
             self._tell([ActionRefused(now, run_id, "start", "its user holds it")])
-        elif job.held_by == "mirab" or (job.eligible_at is not None and job.eligible_at > now):
+        elif self._cannot_start(job):
             seen.unwritten = True
 
     def _hangs(self, seen: Seen) -> bool:
