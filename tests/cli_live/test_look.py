@@ -17,6 +17,7 @@ from mirab.cli.jobs import parse_ids, parse_states
 from mirab.cli.logs import last_lines
 from mirab.cli.nodenames import folded, unfolded
 from mirab.cli.share import tree
+from mirab.cli.show import lines_of
 from tests.cli.conftest import Mirab
 from tests.cli_live.double import Answer, Asked, Double, job
 
@@ -313,3 +314,9 @@ def test_the_code_of_an_attempt_before_is_not_that_of_a_job_that_runs_again(mira
     double.jobs = {"7": job("7", **{**RUNNING, "exit_code": 143}), "8": job("8", state="FAILED", exit_code=4)}
     assert "exit code" not in mirab("show", "7").out
     assert "FAILED, exit code 4" in mirab("show", "8").out.replace(" (Resources)", "")
+
+
+def test_a_long_reason_is_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirab.cli.show.terminal_width", lambda: 60)
+    waits = {**job("7", why="it waits for others " * 10), "runs": [], "spec": None}
+    assert max(len(line) for text in lines_of(waits) for line in text.splitlines()) <= 60

@@ -11,11 +11,12 @@ from mirab.cli.client import Client, at
 from mirab.cli.clock import near, slurm_span, zoned
 from mirab.cli.columns import nodelist, protection
 from mirab.cli.connection import JSON_OPTION, connected
-from mirab.cli.grid import Column, table, terminal_width
+from mirab.cli.grid import Column, table, terminal_width, wrapped
 from mirab.cli.jobs import Job, jobs_of, parse_ids
 from mirab.cli.output import emit, to_json
-from mirab.study.formats import plural, printable, span
+from mirab.study.formats import plural, span
 
+INDENT = " " * 16
 RUN_COLUMNS = (
     Column("ATTEMPT", right=True),
     Column("STARTED"),
@@ -51,7 +52,7 @@ def lines_of(job: Job) -> Iterator[str]:
     """A job as lines of a name and a value, then its attempts."""
     for name, value in _facts(job):
         if value:
-            yield f"{name:>14}  {printable(value)}"
+            yield f"{name:>14}  {wrapped(value, terminal_width(), INDENT).lstrip()}"
     if job["runs"]:
         yield ""
         yield table(RUN_COLUMNS, [_run_row(run) for run in job["runs"]], terminal_width())
