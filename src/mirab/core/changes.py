@@ -40,7 +40,7 @@ def cluster_changed(state: State, event: events.ClusterChanged) -> None:
         else:
             state.usable[number] |= state.banks[number].grow(pool)
         _place(state, number, pool, already=len(old[number].nodes) if number < len(old) else 0)
-    state.capacity_changed()
+    state.capacity_changed(grown=True)
     _judge_anew(state)
 
 

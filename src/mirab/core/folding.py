@@ -155,7 +155,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
     was_on_sick = [sick.runs.pop(run.id, None) for sick in state.troubled.values()]
     if any(was_on_sick):
-        state.capacity_changed()
+        state.capacity_changed(grown=False)
     if not run.cancelled and goes_back(event.outcome, run.workload.resume or run.recalled):
         admit(state, Pending(run.workload, run.attempt + 1), known=True)
 
@@ -204,7 +204,7 @@ def degraded(state: State, event: facts.NodeDegraded) -> None:
     if known is None:
         state.troubled[place] = NodeState(Health.DEGRADED, state.now, event.cause, state.runs_on(place))
         state.usable[place[0]] &= ~(1 << place[1])
-        state.capacity_changed()
+        state.capacity_changed(grown=False)
     else:
         known.healthy_again = False
 
@@ -213,7 +213,7 @@ def down(state: State, event: facts.NodeDown) -> None:
     place = state.places[event.node]
     state.troubled[place] = NodeState(Health.DOWN, state.now, event.cause, state.runs_on(place))
     state.usable[place[0]] &= ~(1 << place[1])
-    state.capacity_changed()
+    state.capacity_changed(grown=False)
 
 
 def up(state: State, event: facts.NodeUp) -> None:
@@ -230,7 +230,7 @@ def up(state: State, event: facts.NodeUp) -> None:
 def node_returns(state: State, place: tuple[int, int]) -> None:
     state.troubled.pop(place, None)
     state.usable[place[0]] |= 1 << place[1]
-    state.capacity_changed()
+    state.capacity_changed(grown=True)
 
 
 # --- the portfolio plane --------------------------------------------------------------------------------------------

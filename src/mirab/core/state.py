@@ -439,7 +439,8 @@ class State:
         """What a run under no minimum would be charged, for the order among its like."""
         return run.allocation.slots * self.cluster.pools[run.allocation.pool].weight
 
-    def capacity_changed(self) -> None:
+    def capacity_changed(self, grown: bool) -> None:
+        """There are more schedulable nodes, which may complete somebody's claim, or fewer, which opens none."""
         self.window.set_capacity(self.now, self.schedulable())
         self.version += 1
-        self.claims += 1
+        self.claims += grown
