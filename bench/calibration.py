@@ -32,7 +32,7 @@ from mirab.sim.backend import SimBackend, SimClock
 from mirab.sim.engine import drive
 from mirab.study.calibration import Outcome, score, scores
 from mirab.study.copies import Copy
-from mirab.study.forecast import RUNS, Forward, bound_of, forecast, forward
+from mirab.study.forecast import HORIZON, RUNS, Forward, bound_of, forecast, forward
 from mirab.study.history import History
 
 WARM, COOL = 2 * DAY, 3 * DAY
@@ -123,7 +123,7 @@ def one(state: State, history: History, workload: WorkloadId, runs: int) -> Made
     while len(found) < runs and late <= runs // 2:
         found.append(go(len(found)))
         late += workload not in found[-1].starts
-    found += [Forward({}, state.now)] * (runs - len(found))
+    found += [Forward({}, state.now + HORIZON)] * (runs - len(found))
     reason = pending.waiting.reason if pending.waiting else None
     return asdict(forecast(found, workload, state.now, bound_of(state, workload))) | {
         "kind": history.kind_of(pending.workload),
@@ -137,7 +137,8 @@ def one(state: State, history: History, workload: WorkloadId, runs: int) -> Made
 def outcome(made: Made) -> Outcome:
     started = made["started_at"]
     until = (made["given_up_at"] or FOREVER) if started is None else started
-    return Outcome(made["kind"], made["at"], made["p50"], made["p90"], started, until, made["bound"])
+    return Outcome(made["kind"], made["at"], made["p50"], made["p90"], started, until, made["bound"],
+                   made["after_50"], made["after_90"])  # fmt: skip
 
 
 def measure(log: str, policy: Policy, samples: int, runs: int, jobs: int, seed: int, take: Take) -> None:

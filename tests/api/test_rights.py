@@ -145,7 +145,8 @@ def changed_budgets(service: Stage) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A service whose streams end at once, as when it stops."""
-    with stage(tmp_path_factory.mktemp("quiet")) as running:
+    with pytest.MonkeyPatch.context() as patch, stage(tmp_path_factory.mktemp("quiet")) as running:
+        patch.setattr("mirab.service.forecaster.RUNS", 3)
         running.parts.bus.close()
         yield running
 

@@ -225,6 +225,9 @@ def test_ties_hold_and_giving_up_before_is_left_out() -> None:
     assert outcome(5, 9, None, until=7).held(9) is None
     assert outcome(5, 9, None, until=7).held(5) is False
     assert outcome(None, None, 5).held(None) is None
+    assert outcome(None, None, 5).held(None, after=6) is True
+    assert outcome(None, None, 5).held(None, after=4) is None
+    assert outcome(None, None, None, until=9).held(None, after=6) is None
 
 
 def test_scores_by_class_with_bounds_apart() -> None:

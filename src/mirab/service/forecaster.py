@@ -256,7 +256,9 @@ class Forecaster:
         with self._live.reading() as state:
             attempts = {each: state.pending[each].attempt for each in batch.forecasts if each in state.pending}
         new = [
-            Prediction(told.workload, attempt, batch.kinds[each], batch.at, told.p50, told.p90, told.bound)
+            Prediction(
+                told.workload, attempt, batch.kinds[each], batch.at, told.p50, told.p90, told.bound, told.after_90
+            )
             for each, attempt in attempts.items()
             if (told := batch.forecasts[each]).p50 is not None or told.bound is not None
         ]

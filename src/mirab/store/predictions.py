@@ -32,6 +32,7 @@ class Prediction:
     p50: Instant | None
     p90: Instant | None
     bound: Instant | None = None
+    after_90: Instant | None = None
 
     @property
     def key(self) -> str:

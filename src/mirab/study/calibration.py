@@ -25,6 +25,7 @@ class Outcome:
         started_at: when it started; None = not yet, or never.
         seen_until: up to when that is known: it gave up, or now.
         bound: the latest instant of the start that the contract named; None = none.
+        after_50, after_90: p50 and p90 are not before, where they were not given.
     """
 
     kind: str
@@ -34,11 +35,14 @@ class Outcome:
     started_at: Instant | None
     seen_until: Instant
     bound: Instant | None = None
+    after_50: Instant | None = None
+    after_90: Instant | None = None
 
-    def held(self, said: Instant | None) -> bool | None:
-        """Whether it started by then; None = nobody can know (yet)."""
+    def held(self, said: Instant | None, after: Instant | None = None) -> bool | None:
+        """Whether it started by then; None = nobody can know (yet). `after`: what was said instead of an instant."""
         if said is None:
-            return None
+            started_before = after is not None and self.started_at is not None and self.started_at <= after
+            return True if started_before else None
         if self.started_at is not None:
             return self.started_at <= said
         return False if self.seen_until > said else None
@@ -63,8 +67,8 @@ def scores(outcomes: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
 def score(group: Sequence[Outcome]) -> dict[str, Any]:
     """Of one group; shares are None where nothing can be judged."""
     free = [each for each in group if each.bound is None]
-    by_50 = [held for each in free if (held := each.held(each.p50)) is not None]
-    by_90 = [held for each in free if (held := each.held(each.p90)) is not None]
+    by_50 = [held for each in free if (held := each.held(each.p50, each.after_50)) is not None]
+    by_90 = [held for each in free if (held := each.held(each.p90, each.after_90)) is not None]
     by_bound = [held for each in group if (held := each.held(each.bound)) is not None]
     stretches = [stretch for each in free if (stretch := each.stretch) is not None]
     waits = [(each.started_at - each.at) / SECOND for each in free if each.started_at is not None]

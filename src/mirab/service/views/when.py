@@ -131,7 +131,7 @@ def outcome(fate: Fate, now: Instant) -> Outcome:
     said = fate.prediction
     until = fate.started_at if fate.started_at is not None else fate.ended_at
     return Outcome(said.kind, said.at, said.p50, said.p90, fate.started_at, now if until is None else until,
-                   said.bound)  # fmt: skip
+                   said.bound, after_90=said.after_90)  # fmt: skip
 
 
 def _iso(at: Instant | None) -> str | None:
