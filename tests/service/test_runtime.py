@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,9 @@ from structlog.testing import capture_logs
 from mirab.model.events import Event, NodeUp, WorkloadSubmitted
 from mirab.model.records import Grant, JobSpec, JobState, TokenRow
 from mirab.model.units import NodeName, UserName, WorkloadId
+from mirab.service.api.server import ListenError
 from mirab.service.config import ConfigError, ServeConfig, load_config
-from mirab.service.doors import check_doors, describe_cluster
+from mirab.service.doors import check_doors, describe_cluster, open_doors
 from mirab.service.inbox import Entry
 from mirab.service.runtime import LiveEngine, Service, assemble
 from mirab.service.setup import EVERYONE
@@ -191,3 +193,22 @@ def test_no_open_door_without_a_key(started: Callable[..., Service], tmp_path: P
     check_doors(open_to_all, store, 0)
     with pytest.raises(ConfigError, match="no way in"):
         check_doors(configured(tmp_path, listen="none", socket="none"), store, 0)
+
+
+def test_a_first_start_that_cannot_listen_spends_no_token(started: Callable[..., Service], tmp_path: Path) -> None:
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        service = assemble(configured(tmp_path, pretend_gpus="1", listen=listen), lambda engine: engine)
+        with pytest.raises(ListenError):
+            open_doors(service, said.append)
+    assert said == []
+    assert started(pretend_gpus="1").store.tokens() == []
+
+
+@pytest.mark.parametrize("path", ["missing/x.sock", "x" * 200 + ".sock"])
+def test_a_socket_that_cannot_be_made_is_named(tmp_path: Path, path: str) -> None:
+    place = str(tmp_path / path)
+    config = configured(tmp_path, pretend_gpus="1", listen="127.0.0.1:0", socket=place)
+    with pytest.raises(ListenError, match=r"x\.sock"):
+        open_doors(assemble(config, lambda engine: engine), lambda text: None)

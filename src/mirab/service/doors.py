@@ -61,10 +61,10 @@ def open_doors(service: Service, say: Say) -> None:
     config = service.config
     patience = PATIENCE
     try:
-        token = first_admin_token(service.store, service.live.now())
-        check_doors(config, service.store, service.live.now())
         tcp = (config.host, config.port) if config.host is not None else None
         with listening(tcp, config.socket) as listeners:
+            _introduce(service, say)
+            check_doors(config, service.store, service.live.now())
             server = ApiServer(create_app(parts_of(service)), listeners)
             service.keeper.told = server.stop
             service.keeper.garbage = Garbage()
@@ -72,7 +72,7 @@ def open_doors(service: Service, say: Say) -> None:
             if service.live.pulse.failed:
                 return
             addresses = [address_of(each) for each in listeners]
-            server.serve_until_stopped(lambda: _welcome(service, addresses, token, say))
+            server.serve_until_stopped(lambda: _welcome(service, addresses, say))
             patience = IMPATIENCE if server.force_exit else PATIENCE
     finally:
         notify("STOPPING=1")
@@ -115,13 +115,17 @@ def local_users_of(config: ServeConfig) -> LocalUsers:
     return LocalUsers.of_this_process("" if config.local_users == NONE else config.local_users)
 
 
-def _welcome(service: Service, addresses: Sequence[str], token: str | None, say: Say) -> None:
+def _introduce(service: Service, say: Say) -> None:
+    """At a first start: what there is, and a key. The key is said as soon as it is made, whatever fails afterwards."""
     if service.recovered.first:
         say(f"A new ledger in {service.store.name}: {describe_cluster(service.live.cluster)}; accounts: "
             f"{describe_accounts(service)}.")  # fmt: skip
-    if token is not None:
+    if (token := first_admin_token(service.store, service.live.now())) is not None:
         say(f"Token of the administrator, shown this once: {token}")
         say("Keep it in ~/.config/mirab/token (mode 600) of who needs it; over the socket you need none.")
+
+
+def _welcome(service: Service, addresses: Sequence[str], say: Say) -> None:
     say(f"mirab serves on {' and '.join(addresses)}; Ctrl-C stops it, and what runs goes on.")
     log.info("serving", addresses=list(addresses), **service.config.described())
     notify("READY=1")

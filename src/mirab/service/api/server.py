@@ -172,6 +172,7 @@ def serve_app(
 def listening(tcp: tuple[str, int] | None, socket_path: Path | None) -> Generator[list[socket.socket]]:
     """Sockets that are bound; closed afterwards, and the Unix socket's file removed."""
     opened: list[socket.socket] = []
+    identity = None
     try:
         if tcp is not None:
             opened.append(open_tcp(*tcp))
@@ -182,7 +183,7 @@ def listening(tcp: tuple[str, int] | None, socket_path: Path | None) -> Generato
     finally:
         for each in opened:
             each.close()
-        if socket_path is not None and opened and _identity(socket_path) == identity:
+        if socket_path is not None and identity is not None and _identity(socket_path) == identity:
             socket_path.unlink(missing_ok=True)
 
 
