@@ -10,7 +10,7 @@ import pytest
 
 from mirab.backends.local import rundir
 from tests.cli.conftest import Mirab
-from tests.cli_live.double import Double, job
+from tests.cli_live.double import Answer, Double, job
 
 
 @pytest.fixture
@@ -57,6 +57,29 @@ def test_an_arrays_id_means_its_tasks(mirab: Mirab, some: Double) -> None:
     assert deeds(some) == ["/jobs/12_0/cancel"]
 
 
+def test_filters_hold_for_jobs_that_are_named_too(mirab: Mirab, some: Double) -> None:
+    mirab("cancel", "7", "10", "--me")
+    assert deeds(some) == ["/jobs/7/cancel"]
+    some.asked.clear()
+    mirab("cancel", "7", "8", "-A", "blue")
+    mirab("cancel", "7", "8", "--label", "nightly")
+    assert deeds(some) == []
+    mirab("cancel", "8", "-A", "red")
+    assert deeds(some) == ["/jobs/8/cancel"]
+
+
+def test_a_role_on_an_account_that_is_not_there_gets_a_word(mirab: Mirab, double: Double) -> None:
+    grants = [{"role": "researcher", "account": "visoin"}, {"role": "operator", "account": ""}]
+    made = {"id": "5f", "token": "mirab_x", "grants": grants}
+    double.special = lambda asked: Answer(made if asked.path == "/tokens" else {"accounts": [{"path": "vision"}]})
+    said = mirab("token", "create", "ada", "--role", "researcher:visoin", "--role", "operator")
+    assert (said.code, said.out) == (0, "mirab_x\n")
+    assert "there is no account visoin yet" in said.err
+    said = mirab("token", "create", "ada", "--role", "operator", "--expires", "3")
+    assert said.code == 2
+    assert "--expires: '3' is not a duration" in said.sentence
+
+
 def test_without_a_job_or_a_filter_nothing_happens(mirab: Mirab, some: Double) -> None:
     said = mirab("cancel")
     assert said.code == 2
@@ -67,7 +90,7 @@ def test_without_a_job_or_a_filter_nothing_happens(mirab: Mirab, some: Double) -
 def test_where_one_fails_the_others_go_on_and_the_code_tells(mirab: Mirab, some: Double) -> None:
     said = mirab("cancel", "9", "8", "--json")
     assert said.code == 5
-    assert said.err == "mirab: job 9: job 9 has ended: there is nothing to cancel\n"
+    assert said.err == "mirab: job 9 has ended: there is nothing to cancel\n"
     reply = json.loads(said.out)
     assert [each["id"] for each in reply["jobs"]] == ["8"]
     assert reply["failed"] == [{"id": "9", "detail": "job 9 has ended: there is nothing to cancel"}]

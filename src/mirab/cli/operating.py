@@ -80,9 +80,9 @@ def meant(client: Client, chosen: Chosen, default_states: tuple[str, ...] = LIVE
         NotFoundError: a job that was named is not there.
     """
     if chosen.jobs:
-        states = parse_states(chosen.states) if chosen.states else ()
+        wanted = _query(client, chosen, ())
         for job_id in parse_ids(chosen.jobs):
-            yield from (job["id"] for job in jobs_of(client, job_id) if _fits(job, chosen, tuple(states)))
+            yield from (job["id"] for job in jobs_of(client, job_id) if _fits(job, wanted))
         return
     if not chosen.filtered:
         raise click.UsageError("name a job, or choose with --me, --user, --account, --state or --label")
@@ -90,11 +90,17 @@ def meant(client: Client, chosen: Chosen, default_states: tuple[str, ...] = LIVE
     yield from [job["id"] for page in pages(client, query) for job in page]
 
 
-def _fits(job: Job, chosen: Chosen, states: tuple[str, ...]) -> bool:
-    return (not states or job["state"] in states) and (not chosen.user or job["user"] == chosen.user)
+def _fits(job: Job, wanted: Mapping[str, Any]) -> bool:
+    """Does a job that was named pass the filters too?"""
+    account = wanted["account"]
+    return (
+        (not wanted["state"] or job["state"] in wanted["state"])
+        and (not account or f"{job['account']}/".startswith(f"{account}/"))
+        and all(not wanted[key] or job[key] == wanted[key] for key in ("user", "label"))
+    )
 
 
-def _query(client: Client, chosen: Chosen, default_states: tuple[str, ...]) -> Mapping[str, object]:
+def _query(client: Client, chosen: Chosen, default_states: tuple[str, ...]) -> Mapping[str, Any]:
     return {
         "state": parse_states(chosen.states) if chosen.states else list(default_states),
         "user": client.get("/whoami")["user"] if chosen.me else chosen.user,
@@ -120,13 +126,14 @@ def do(client: Client, deed: Deed, ids: Iterable[str], why: str, *, quiet: bool,
     for job_id, answer in zip(wanted, _answers(client, deed, wanted, why), strict=True):
         if isinstance(answer, Exception):
             failed.append((job_id, answer))
-            say(f"mirab: job {job_id}: {answer}")
+            named = str(answer).startswith(f"job {job_id} ")
+            say(f"mirab: {answer}" if named else f"mirab: job {job_id}: {answer}")
         else:
             done.append(answer)
     if as_json:
         emit(to_json({"jobs": done, "failed": [{"id": each, "detail": str(error)} for each, error in failed]}))
-    elif not quiet:
-        say(_told(deed, done, bool(failed)))
+    elif not quiet and (done or not failed):
+        say(_told(deed, done))
     return CODES[type(failed[0][1])] if failed else Exit.OK
 
 
@@ -156,7 +163,7 @@ def _asked(client: Client, deed: Deed, job_id: str, body: dict[str, str]) -> Job
         return error
 
 
-def _told(deed: Deed, done: list[Job], any_failed: bool) -> str:
+def _told(deed: Deed, done: list[Job]) -> str:
     late = [job for job in done if has_ended(job) and job["state"] != "CANCELLED"]
     lines = [f"Job {job['id']} had ended already: {job['state']}." for job in late]
     told = [job for job in done if job not in late]
@@ -164,5 +171,5 @@ def _told(deed: Deed, done: list[Job], any_failed: bool) -> str:
         ids = " ".join(str(job["id"]) for job in told[:10])
         lines.append(f"{deed.done} {plural(len(told), 'job')}: {ids}{' ...' if len(told) > 10 else ''}")
     elif not late:
-        lines.append(f"{'Nothing else' if any_failed else 'Nothing'} {deed.infinitive}.")
+        lines.append(f"Nothing {deed.infinitive}.")
     return "\n".join(lines)

@@ -47,8 +47,8 @@ def _cli() -> Iterator[str]:
         "service, and say who you are by the socket, or by the token in `MIRAB_TOKEN` or `~/.config/mirab/token`.",
         "`--json` prints the objects of the REST API with their own keys.",
         "",
-        "Times that people read are in the zone of this machine (`TZ`), unless another is named beside them; in JSON they",
-        "are UTC.",
+        "Times that people read are in the zone of this machine (`TZ`), unless another is named beside them; in JSON",
+        "they are UTC.",
     )
     context = click.Context(cli, info_name="mirab")
     for group, commands in COMMANDS.items():

@@ -50,7 +50,7 @@ def create(
     """Make a token for USER; it is shown this once, on standard output."""
     wanted: dict[str, Any] = {"user": user, "grants": [grant(role) for role in roles], "note": note, "local": local}
     if expires is not None:
-        wanted["expires_in"] = expires
+        wanted["expires_in"] = lifetime(expires)
     made = client.post("/tokens", wanted)
     if as_json:
         emit(to_json(made))
@@ -59,6 +59,7 @@ def create(
     else:
         emit(made["token"])
         say(f"Token {made['id']} of {user}: {_roles(made)}. Keep it in ~/.config/mirab/token, mode 600.")
+    _warn_of_unknown(client, made)
 
 
 def grant(text: str) -> dict[str, str]:
@@ -71,6 +72,29 @@ def grant(text: str) -> dict[str, str]:
     if role not in ROLES:
         raise click.UsageError(f"--role: there is no role {role!r}; there are {', '.join(ROLES)}")
     return {"role": role, "account": account}
+
+
+def lifetime(text: str) -> str:
+    """The text, if it is a duration.
+
+    Raises:
+        click.UsageError: it is none.
+    """
+    from mirab.model.units import parse_duration
+
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise click.UsageError(f"--expires: {error}") from error
+    return text
+
+
+def _warn_of_unknown(client: Client, token: dict[str, Any]) -> None:
+    """A role may be given before its account is there; a slip of the pen looks the same."""
+    named = {each["account"] for each in token["grants"] if each["account"]}
+    missing = sorted(named - {each["path"] for each in client.get("/share")["accounts"]}) if named else []
+    for account in missing:
+        say(f"mirab: there is no account {account} yet; until there is, the role on it gives nothing.")
 
 
 def _roles(token: dict[str, Any]) -> str:

@@ -29,9 +29,9 @@ class Policy:
         half_life: decay of usage; None = none. Independent of the window (used by ``fair-tree``).
         min_runtime_cap: longest minimum that a workload may declare; longer ones are cut to it.
         surplus_minimum_cap: longest minimum of a run that starts beyond its account's entitlement.
-        margin: dead zone of preemption, in parts per thousand.
+        margin: dead zone of preemption: ratios that differ by less stop nobody.
         cadence: least time between two decisions.
-        headroom: GPUs that uncharged work leaves free, in parts per thousand of the pool.
+        headroom: part of a pool's GPUs that uncharged work leaves free.
         commitment_floor: every charged run counts as committed for at least so long.
         urgent_minimum: a beneficiary with at most this minimum does not wait for a checkpoint.
         checkpoint_grace: how long after a checkpoint a victim counts as just checkpointed.
