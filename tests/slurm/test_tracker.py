@@ -205,6 +205,7 @@ def test_a_run_that_came_and_was_requeued_between_two_looks() -> None:
     story.look(job())
     released(story)
     again = job(restarts=1, held_by="")
+    assert story.look(again) == [], "the accounting has not heard of it yet"
     assert story.tracker.to_look_up([again]) == ["1"]
     book = Booking("1", "REQUEUED", T0 + 12 * SECOND, T0 + 14 * SECOND)
     told = story.look(again, books=(book,))

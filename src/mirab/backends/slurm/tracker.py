@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mirab.backends.slurm.contracts import Contract
 from mirab.backends.slurm.health import Nodes
@@ -33,6 +33,8 @@ ARRAY_LIMIT = "its array runs as many tasks at once as it may"
 RETURNING = "it is being requeued"
 REQUEUE_DELAY = 3 * MINUTE
 """Slurm lets a requeued job begin two minutes later; mirab sets its begin when it starts it."""
+BOOKING_PATIENCE: Duration = 20 * SECOND
+"""So long the accounting is asked for a run that came and went between two looks: it is told of runs a little later."""
 RETURN_PATIENCE: Duration = MINUTE
 """How long a job that went on its notice may take to be seen waiting again."""
 
@@ -262,7 +264,8 @@ class Tracker:
         seen = self.seen.get(job_id)
         if seen is None:
             return
-        seen.job = job
+        unbooked = _came_and_was_requeued(seen, job) and now - seen.since < BOOKING_PATIENCE
+        seen.job = replace(job, restarts=seen.job.restarts) if unbooked else job
         on_its_way = job.state in ("COMPLETING", "CONFIGURING") or "CONFIGURING" in job.flags
         if seen.run is None and job.has_nodes and not on_its_way and seen.is_later(job):
             yield from self._run_begins(seen, job, now)
