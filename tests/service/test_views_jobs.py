@@ -94,6 +94,16 @@ def test_why_it_is_being_stopped(bench: Bench, views: Views) -> None:
     assert (job.state, job.reason, job.why) == ("COMPLETING", "Stopping", "requeued by ada")
 
 
+def test_of_several_stops_the_last_one_says_why(bench: Bench, views: Views) -> None:
+    bench.submit()
+    bench.desk.requeue(ADA, ["1"])
+    bench.settle()
+    bench.desk.cancel(OPS, ["1"])
+    job = views.detail("1")
+    assert job is not None
+    assert (job.state, job.why) == ("COMPLETING", "cancelled by ops")
+
+
 def test_the_detail_has_attempts_and_what_is_executed(bench: Bench, views: Views) -> None:
     bench.submit(argv=("prog", "--x"), environment={"A": "b"}, progress="30m", array="3%1", dependency="")
     bench.submit(gpus_per_node=0, dependency="afterany:1")

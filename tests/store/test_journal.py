@@ -219,6 +219,14 @@ def test_numbers_that_were_not_used_are_given_back_at_a_graceful_end(
     assert opened(store.url).next_job_number() == 204
 
 
+def test_numbers_that_jobs_of_another_ledger_had_are_skipped(store: Store) -> None:
+    assert store.next_job_number() == 1
+    store.skip_job_numbers(700)
+    assert [store.next_job_number() for _ in range(2)] == [701, 702]
+    store.skip_job_numbers(5)
+    assert store.next_job_number() > 702, "it never counts backwards"
+
+
 def test_the_first_answer_to_a_request_stands(store: Store) -> None:
     store.write([IdempotentReply("k", "eve", 1, "d", "first"), IdempotentReply("k", "bob", 1, "d", "his")])
     store.write([IdempotentReply("k", "eve", 2, "d", "second")])

@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from mirab.store import LostLeadError, Store, StoreClosedError, UnreachableStoreError
 from mirab.store.audits import check
+from mirab.store.database import open_database
 from tests.live.postgres import PostgresServer
 from tests.store.makers import plan, put_beginning, submitted
 from tests.store.proxy import Break, BreakingWire
@@ -66,6 +67,7 @@ import json, resource, sys
 from mirab.model.codec import encode
 from mirab.store import open_store
 from mirab.store.audits import check
+from mirab.store.database import open_database
 from tests.store.makers import CLUSTER, plan, put_beginning, spec, submitted
 
 store = put_beginning(open_store(sys.argv[1]))
@@ -300,3 +302,38 @@ def test_a_server_that_only_reads_for_a_while(own_server: PostgresServer, postgr
 def test_a_commit_is_on_disk_whatever_the_server_says(postgres_store: Store) -> None:
     with postgres_store.database.writer.connect() as connection:
         assert connection.execute(text("SHOW synchronous_commit")).scalar() == "on"
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_removed_or_replaced_while_in_use_takes_no_record_until_it_is_back(
+    sqlite_store: Store, suffix: str, replaced: bool
+) -> None:
+    sqlite_store.lead()
+    assert sqlite_store.append((submitted("1"),), plan(0)) == 1
+    file = Path(sqlite_store.url.removeprefix("sqlite:///") + suffix)
+    aside = file.with_name("aside")
+    file.rename(aside)
+    if replaced:
+        file.write_bytes(b"")
+    said: list[str] = []
+
+    def put_back(trouble: str) -> None:
+        said.append(trouble)
+        if trouble:
+            if not suffix:
+                with pytest.raises(UnreachableStoreError, match="removed or replaced"):
+                    sqlite_store.put_meta("note", "to nobody")
+            aside.rename(file)
+
+    sqlite_store.on_trouble = put_back
+    assert sqlite_store.append((submitted("2"),), plan(1)) == 2
+    assert "has been removed or replaced while it is in use" in said[0]
+    assert said[1:] == [""]
+    assert sqlite_store.meta("note") is None
+    copy = said[0].partition("all that it held is in ")[2].partition(":")[0]
+    with sqlite3.connect(copy) as rescued:
+        assert rescued.execute("SELECT count(*) FROM journal").fetchone() == (1,)
+    assert os.stat(copy).st_mode & 0o777 == 0o600
+    sqlite_store.dispose()
+    assert check(open_database(sqlite_store.url)).wrong == []

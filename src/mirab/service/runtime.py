@@ -220,6 +220,7 @@ def assemble(config: ServeConfig, wrap: Callable[[LiveEngine], LiveEngine] = lam
         epoch = store.lead(config.wait)
         clock = LiveClock(floor=store.last()[1])
         begun = monotonic()
+        _check_leftovers(config, store)
         there = _cluster_of_engine(config, store)
         found = recover(store, wanted, defaults(wanted, clock.now(), there))
         found.changes += approvals(file, found.state, clock.now())
@@ -231,6 +232,27 @@ def assemble(config: ServeConfig, wrap: Callable[[LiveEngine], LiveEngine] = lam
     except BaseException:
         store.dispose()
         raise
+
+
+def _check_leftovers(config: ServeConfig, store: Store) -> None:
+    """Runs and folders of a ledger that is not this one: none is stopped unasked, and no number is given again.
+
+    Raises:
+        RecoverError: this ledger is new, and runs of another go on in the state folder.
+    """
+    if config.backend != "local":
+        return
+    from mirab.backends.local.leftovers import last_number, living
+
+    alive = list(living(config.state_dir)) if store.meta("began_at") is None else []
+    if alive:
+        named = ", ".join(f"{run_id} (process {pid})" for run_id, pid in alive[:5]) + (", ..." if alive[5:] else "")
+        raise RecoverError(
+            f"{len(alive)} runs go on in {config.state_dir}, and {store.name}, which is new, knows nothing of them: "
+            f"{named}. Name the store that they belong to (--db), or restore it from a backup (`mirab db restore`); "
+            "or give them up: end these processes with `kill`, and start again"
+        )
+    store.skip_job_numbers(last_number(config.state_dir))
 
 
 def _cluster_of_engine(config: ServeConfig, store: Store) -> Cluster | None:

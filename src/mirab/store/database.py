@@ -43,6 +43,11 @@ class Database(Protocol):
     def release(self) -> None:
         """Give up the lead, where closing the connection does not do it."""
 
+    def astray(self, connection: Connection | None) -> str:
+        """What is wrong where the names no longer lead to what is open, so that writing would be writing to nobody; ""
+        = nothing. `connection`: through which what is left can be copied.
+        """
+
     def passing(self, error: DBAPIError) -> bool:
         """Whether the same may succeed later: locked, full, disconnected."""
 

@@ -129,6 +129,8 @@ class Lead:
             return str(self.database.told(error))
 
     def _write(self, work: Callable[[Connection], None], seq: int, doubtful: bool) -> str:
+        if astray := self.database.astray(self._connection):
+            return astray
         connection = self._open()
         if connection is None:
             with self.database.reader.connect() as reader:

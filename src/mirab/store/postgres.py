@@ -96,6 +96,10 @@ class Postgres:
         """The lock goes with the connection."""
         self._backend = None
 
+    def astray(self, connection: Connection | None) -> str:
+        """A server's files are its own to watch."""
+        return ""
+
     def passing(self, error: DBAPIError) -> bool:
         state = _state(error)
         if state is None:

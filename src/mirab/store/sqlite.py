@@ -5,8 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
+from time import time
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -42,6 +45,9 @@ class Sqlite:
     def __init__(self, url: URL, make: bool = True) -> None:
         self.path = _usable(url.database, make)
         self.name = f"the file {self.path}"
+        self._place = _identity(self.path)
+        self._ahead: tuple[int, int] | None = None
+        self._rescued = ""
         self.reader = self._engine("BEGIN", "PRAGMA query_only = ON")
         self.writer = self._engine("BEGIN IMMEDIATE", "PRAGMA synchronous = FULL")
         self._lead: int | None = None
@@ -49,7 +55,7 @@ class Sqlite:
     def _engine(self, begin: str, *pragmas: str) -> Engine:
         engine = create_engine(
             URL.create("sqlite+pysqlite", database=str(self.path)),
-            connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False},
+            creator=self._connect,
             pool_size=8,
             max_overflow=56,
         )
@@ -65,6 +71,42 @@ class Sqlite:
 
         return engine
 
+    def _connect(self) -> sqlite3.Connection:
+        """A connection to the file that was there at the beginning; one that has been removed is not made anew."""
+        address = f"file:{quote(str(self.path))}?mode=rw"
+        return sqlite3.connect(address, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False)
+
+    def astray(self, connection: Connection | None) -> str:
+        if self._in_place(connection is not None):
+            self._rescued = ""
+            return ""
+        if connection is not None and not self._rescued:
+            self._rescued = self._rescue(connection)
+        kept = f"; all that it held is in {self._rescued}" if self._rescued else ""
+        return (
+            f"{self.name}, or the -wal beside it, has been removed or replaced while it is in use, and nothing more is "
+            f"written{kept}: put the file back, or stop the service and put a copy or a backup in its place"
+        )
+
+    def _in_place(self, connected: bool) -> bool:
+        """Whether the names lead to the files that are open; to the -wal only while a connection keeps it there."""
+        if _identity(self.path) != self._place:
+            return False
+        ahead = _identity(Path(f"{self.path}-wal")) if connected else None
+        self._ahead = self._ahead or ahead
+        return not connected or ahead == self._ahead
+
+    def _rescue(self, connection: Connection) -> str:
+        """A copy, through the connection, of what has lost its name; "" = there is no room for it."""
+        copy = f"{self.path}.rescued.{int(time())}"
+        raw: Any = connection.connection.dbapi_connection
+        with suppress(OSError, sqlite3.Error):
+            os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with closing(sqlite3.connect(copy)) as target:
+                raw.backup(target)
+            return copy
+        return ""
+
     def snapshot(self) -> Connection:
         return self.reader.connect()
 
@@ -72,6 +114,7 @@ class Sqlite:
         """A transaction that began IMMEDIATE is alone already."""
 
     def hold(self, connection: Connection) -> bool:
+        self._ahead = None  # SQLite removes it with the last connection, and makes it again with the next
         if self._lead is None:
             place = os.open(f"{self.path}.lead", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -138,6 +181,15 @@ def _usable(path: str | None, make: bool) -> Path:
     except OSError as error:
         raise StoreError(f"the file {file} cannot be used: {(error.strerror or str(error)).lower()}") from error
     return file
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file a name leads to; None = to none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _prepare(connection: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:

@@ -32,7 +32,7 @@ from mirab.model.units import Instant
 from mirab.store import forms, queries
 from mirab.store import journal as records
 from mirab.store.database import Database, open_database, told
-from mirab.store.errors import LostLeadError, StoreError
+from mirab.store.errors import LostLeadError, StoreError, UnreachableStoreError
 from mirab.store.journal import Record
 from mirab.store.leading import Lead, last_record
 from mirab.store.tables import counters, journal, meta, replies, snapshots
@@ -306,6 +306,13 @@ class Store:
         self._change(lambda connection: ends.append(_returned(connection, raised.returning(counters.c.value))))
         return range(ends[-1] - count, ends[-1])
 
+    def skip_job_numbers(self, last: int) -> None:
+        """Give none up to `last` any more: jobs had them that this ledger knows nothing of (it is new, or restored)."""
+        with self._numbering:
+            self._numbers = iter(range(0))
+        behind = update(counters).where(counters.c.name == "job", counters.c.value <= last).values(value=last + 1)
+        self._change(lambda connection: connection.execute(behind))
+
     def _give_back(self) -> None:
         """Numbers that were reserved and not used, where nobody has reserved others since."""
         with self._numbering:
@@ -336,6 +343,8 @@ class Store:
             return work(connection)
 
     def _change(self, work: Callable[[Connection], object]) -> None:
+        if astray := self.database.astray(None):
+            raise UnreachableStoreError(astray)
         with told(self.database), self.database.writer.begin() as connection:
             work(connection)
 

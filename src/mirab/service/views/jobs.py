@@ -189,7 +189,7 @@ def last_word(store: Store, row: JobRow, names: Names) -> str:
     wanted = SPEAK.get(row.state)
     if wanted is None:
         return ""
-    for _, facts, plan in reversed(store.decisions(limit=LOOK_BACK, mentioning=row.id)):
+    for _, facts, plan in store.decisions(limit=LOOK_BACK, mentioning=row.id):
         for said in (*reversed(json.loads(plan).get("actions", ())), *reversed(json.loads(facts))):
             about = said.get("workload_id") or str(said.get("run_id", "")).rpartition(".")[0]
             if about == row.id and said["type"] in wanted:
