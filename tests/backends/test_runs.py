@@ -189,6 +189,14 @@ def test_what_cannot_be_run_has_failed_and_says_why(
     assert sentence in rig.last_word(RunId("1.1"))["why"]
 
 
+def test_a_working_directory_that_is_not_there_is_not_made_for_its_output(rig: Rig) -> None:
+    place = rig.root / "vison" / "work"
+    end = rig.run("1", "true", cwd=str(place))
+    assert (end.outcome, end.exit_code) == (Outcome.FAILED, 126)
+    assert "cannot enter the working directory" in rig.last_word(RunId("1.1"))["why"]
+    assert not place.parent.exists()
+
+
 def test_a_start_that_nobody_knows_the_command_of_is_refused(rig: Rig) -> None:
     start = rig.decide("1", "true")
     rig.jobs.clear()

@@ -102,6 +102,18 @@ def open_output(path: str, append: bool, who: Identity) -> int:
     return descriptor
 
 
+def check_folder(cwd: str, outputs: Sequence[str], who: Identity) -> None:
+    """A working directory that is not there is not made for the sake of an output below it: it was a slip of the pen.
+
+    Raises:
+        LaunchError: it is not there.
+    """
+    if any(path.startswith(f"{cwd.rstrip('/')}/") for path in outputs):
+        with who.acting():
+            if not os.path.isdir(cwd):
+                raise explain("cwd", errno.ENOENT, "", cwd)
+
+
 def reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 

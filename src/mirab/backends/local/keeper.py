@@ -105,6 +105,7 @@ class Keeper:
             raise LaunchError(str(self.spec["impossible"]))
         output, error = str(self.spec["output"]), str(self.spec["error"])
         append = bool(self.spec["append"])
+        child.check_folder(str(self.spec["cwd"]), (output, error), self.who)
         out = child.open_output(output, append, self.who)
         self.outputs = (out, out if error in ("", output) else child.open_output(error, append, self.who))
         if self.spec["interactive"]:
