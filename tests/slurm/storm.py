@@ -165,11 +165,25 @@ class Storm:
         return f"seed {self.seed}; {' '.join(self.done)}\n{log.read_text()[-3000:]}"
 
     def faults(self) -> list[str]:
-        """What is not as it should be; each a sentence."""
+        """What is not as it should be; each a sentence.
+
+        What had no nodes was no run: Slurm books a start for what was cancelled while it waited and then requeued.
+        """
         runs = [run for run in self.house.all_runs() if run.started_at is not None]
-        listing = self.slurm.run(*look_up(self.jobs))
+        *command, columns = look_up(self.jobs)
+        rows = self.slurm.run(*command, f"{columns},NodeList").splitlines()
+        listing = "\n".join(row for row in rows if not row.endswith("|None assigned"))
         books = [each for each in bookings(listing) if each.ended_at is not None and each.ended_at > each.started_at]
-        return [*self._against_the_books(runs, books), *self._contracts(runs), *self._twice(runs)]
+        found = [*self._against_the_books(runs, books), *self._contracts(runs), *self._twice(runs)]
+        return found + [
+            line for fault in found[:3] for line in self._told_of(fault.partition(" ")[0].partition(".")[0])
+        ]
+
+    def _told_of(self, job: str) -> list[str]:
+        """What the journal says of a job, and the accounting."""
+        with self.house.stored() as store:
+            said = [f"{seq} {facts} {plan}" for seq, facts, plan in store.decisions(limit=50, mentioning=job)]
+        return [*said, self.slurm.run(*look_up([job]))]
 
     def _against_the_books(self, runs: list[RunRow], books: list[Booking]) -> list[str]:
         found: list[str] = []
