@@ -28,6 +28,7 @@ from mirab.cli.exits import (
     UnreachableError,
     UnusableError,
 )
+from mirab.cli.zone import zone_name
 
 API = "/api/v1"
 CONNECT_S = 5.0
@@ -247,6 +248,9 @@ class Client:
 
     def _head(self, request: Request) -> dict[str, str]:
         head = {"Accept": "application/json, */*", "User-Agent": f"mirab/{__version__}", **request.headers}
+        zone = zone_name()
+        if zone:
+            head["X-Time-Zone"] = zone
         if request.body is not None:
             head["Content-Type"] = "application/json"
         if request.key:
