@@ -103,8 +103,8 @@ def test_import_makes_budgets_and_a_log(slurm_with_accounts: SlurmCluster, tmp_p
     slurm.run(*add, "account", "speech", "parent=research", "Fairshare=1", check=False)
     slurm.run(*add, "account", "product", "Fairshare=20", check=False)
     slurm.run(*add, "user", USERS[0], "account=vlm", check=False)
-    job = sbatch(slurm, "-N1", "--gpus-per-node=2", "-A", "vlm", script="true")
-    slurm.wait_for(lambda: f"{job}|" in slurm.run(*log_command("now-30days")), "sacct to show it")
+    sbatch(slurm, "-N1", "--gpus-per-node=2", "-A", "vlm", script="true")
+    slurm.wait_for(lambda: "|COMPLETED|" in slurm.run(*log_command("now-30days")), "sacct to show it")
     made = House(slurm, tmp_path / "mirab")
     out = tmp_path / "import"
     done = mirab(made, "import", "--out", str(out))

@@ -62,10 +62,16 @@ class Errands:
         self._repair = repair
         self._steps: list[_Step] = []
         self._told: dict[RunId, None] = {}
+        self._deferred: list[Action] = []
 
     # --- actions of the scheduler -------------------------------------------------------------------------------------
     def do(self, actions: Sequence[Action]) -> None:
-        """Starts go together; then what stops, and what nodes need; then what is due."""
+        """Starts go together; then what stops, and what nodes need; then what is due.
+
+        What concerns a job that no look of this process has shown yet (the controller is down) waits until one does.
+        """
+        self._deferred += [action for action in actions if self._unseen(action)]
+        actions = [action for action in actions if not self._unseen(action)]
         self._start([action for action in actions if isinstance(action, Start)])
         for action in actions:
             if isinstance(action, Preempt):
@@ -76,6 +82,11 @@ class Errands:
                 log.error("node %s, run %s: %s: a person has to look", action.node, action.run_id, action.why)
         self._nodes(actions)
         self._take_steps()
+
+    def _unseen(self, action: Action) -> bool:
+        run_id = action.run_id if isinstance(action, Start | Preempt | Cancel) else None
+        seen = None if run_id is None else self._tracker.find(workload_of(run_id))
+        return seen is not None and seen.job.job_id == 0
 
     def next_due(self) -> Instant | None:
         return self._steps[0].at if self._steps else None
@@ -197,6 +208,8 @@ class Errands:
     # --- order among the jobs -----------------------------------------------------------------------------------------
     def tidy(self, listed: Sequence[SlurmJob]) -> None:
         """After each listing: hold what is ours, give back what is not, requeue what went, take back what hangs."""
+        deferred, self._deferred = self._deferred, []
+        self.do(deferred)
         self._runner.write(list(dict.fromkeys(self._holds(listed))))
         for seen in self._tracker.returning():
             self._warn(self._runner.write(commands.requeue(seen.job.id)))

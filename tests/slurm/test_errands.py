@@ -1,0 +1,100 @@
+"""What is written to Slurm, and when not, with a runner that only notes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirab.backends.slurm.commands import Command
+from mirab.backends.slurm.errands import Errands
+from mirab.backends.slurm.runner import Runner
+from mirab.backends.slurm.tracker import Known
+from mirab.model.events import Event
+from mirab.model.plans import Preempt, Start
+from mirab.model.reasons import DrainedFrom, InOrder
+from mirab.model.resources import Allocation
+from mirab.model.units import HOUR, SECOND, AccountPath, RunId, WorkloadId
+from tests.slurm.test_tracker import NAMES, NODES, T0, job, runs, tracker
+
+START = Start(
+    RunId("1.1"), WorkloadId("1"), Allocation(0, 1, 8), HOUR, InOrder(AccountPath("red"), 0.0, False)
+)  # fmt: skip
+STOP = Preempt(RunId("1.1"), 2 * SECOND, DrainedFrom(NAMES[0], ""))
+
+
+class Notes(Runner):
+    """Runs nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[Command] = []
+
+    def write(self, commands: Sequence[Command]) -> list[str]:
+        self.written += commands
+        return [""] * len(commands)
+
+    @property
+    def words(self) -> list[str]:
+        return [" ".join(command) for command in self.written]
+
+
+class Desk:
+    """An errand boy, a clock, and what he told."""
+
+    def __init__(self, known: Known | None = None) -> None:
+        self.now, self.told, self.notes = T0, list[Event](), Notes()
+        self.tracker = tracker(known)
+        self.errands = Errands(self.notes, self.tracker, lambda: self.now, self.told.extend)
+
+    def look(self, *jobs) -> None:  # type: ignore[no-untyped-def]
+        self.tracker.take_in(jobs, NODES, self.now)
+        self.errands.tidy(jobs)
+
+
+def test_a_held_job_is_let_go_to_its_nodes_once() -> None:
+    desk = Desk()
+    desk.look(job())
+    desk.errands.do([START])
+    assert [word for words in desk.notes.words for word in words.split() if "Node" in word] == ["ReqNodeList=n0"]
+    desk.look(job(held_by="", placed=True))
+    assert len(desk.notes.written) == 3
+
+
+def test_what_no_look_has_shown_yet_is_neither_judged_nor_touched() -> None:
+    desk = Desk(Known(expected={RunId("1.1"): NAMES[:1]}, at=T0))
+    desk.errands.do([START])
+    assert not desk.notes.written and not desk.told
+    desk.look(runs())
+    assert not desk.notes.written and not desk.told, "it runs: nodes written to it would resize it"
+    desk = Desk(Known(expected={RunId("1.1"): NAMES[:1]}, at=T0))
+    desk.errands.do([START])
+    desk.look(job())
+    assert any("ReqNodeList=n0" in words for words in desk.notes.words)
+
+
+def test_a_stop_is_told_before_it_is_done_and_never_to_a_later_run() -> None:
+    desk = Desk()
+    desk.look(runs())
+    desk.errands.do([STOP])
+    assert desk.notes.words == ["scancel --signal=TERM --batch 1", "scancel --signal=TERM 1"]
+    assert desk.errands.next_due() == T0 + 2 * SECOND
+    desk.now += 2 * SECOND
+    desk.errands.do([])
+    assert desk.notes.words[-1] == "scontrol requeuehold 1"
+    again = Desk()
+    again.look(runs())
+    again.errands.do([STOP])
+    again.now += 9 * SECOND
+    again.look(runs(T0 + 5 * SECOND, restarts=1))
+    again.errands.do([])
+    assert not any("requeuehold" in words for words in again.notes.words)
+
+
+def test_what_hangs_is_held_before_it_is_refused() -> None:
+    desk = Desk()
+    desk.look(job())
+    desk.errands.do([START])
+    desk.now += 30 * SECOND
+    desk.look(job(held_by="", placed=True))
+    assert desk.notes.words[-1].startswith("scontrol update JobId=1 Priority=0") and not desk.told
+    desk.look(job(placed=True))
+    assert [type(fact).__name__ for fact in desk.told] == ["ActionRefused"]
