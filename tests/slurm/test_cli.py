@@ -12,7 +12,7 @@ from mirab.backends.slurm.governed import Governed, read_governed
 from mirab.cli.slurm import command
 from mirab.logs.clusterfile import read_cluster_file
 from mirab.service.slurm import log_command
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import SlurmCluster, SlurmError
 from tests.slurm.house import USERS, House, house, sbatch
 
 pytestmark = pytest.mark.slow
@@ -103,7 +103,7 @@ def test_import_makes_budgets_and_a_log(slurm_with_accounts: SlurmCluster, tmp_p
     slurm.run(*add, "account", "speech", "parent=research", "Fairshare=1", check=False)
     slurm.run(*add, "account", "product", "Fairshare=20", check=False)
     slurm.run(*add, "user", USERS[0], "account=vlm", check=False)
-    sbatch(slurm, "-N1", "--gpus-per-node=2", "-A", "vlm", script="true")
+    slurm.wait_for(lambda: _submitted(slurm), "the controller to hear of the account")
     slurm.wait_for(lambda: "|COMPLETED|" in slurm.run(*log_command("now-30days")), "sacct to show it")
     made = House(slurm, tmp_path / "mirab")
     out = tmp_path / "import"
@@ -119,3 +119,10 @@ def test_import_makes_budgets_and_a_log(slurm_with_accounts: SlurmCluster, tmp_p
     from mirab.cli.main import run
 
     assert run(["sim", str(out / "jobs.txt"), "--cluster", str(out / "cluster.yaml")]) == 0
+
+
+def _submitted(slurm: SlurmCluster) -> bool:
+    try:
+        return bool(sbatch(slurm, "-N1", "--gpus-per-node=2", "-A", "vlm", script="true"))
+    except SlurmError:
+        return False
