@@ -9,6 +9,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from mirab.core.state import State
+from tests.chromium import browser
+
+__all__ = ["browser"]
 
 settings.register_profile(
     "fast",

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.api.stage import Stage, stage
 from tests.study_page.made_up import report
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 JOBS = 40
 
 
@@ -42,15 +35,6 @@ def fill(service: Stage) -> None:
             assert client.post("/api/v1/jobs", json=wanted).status_code == 201
     with service.client("ops") as ops:
         assert ops.post("/api/v1/nodes/n3/drain", json={"why": "its fan is loud"}).status_code == 200
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

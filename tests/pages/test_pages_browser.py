@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.api.stage import Stage
-from tests.pages.conftest import CHROMIUM
+from tests.chromium import CHROMIUM
 
 PICTURES = Path("out/pages")
 PATIENCE = 30_000

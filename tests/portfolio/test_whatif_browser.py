@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,11 @@ import pytest
 
 from mirab.study.whatif import Json, Question, whatif
 from mirab.study.whatifpage import whatif_page
+from tests.chromium import CHROMIUM
 from tests.portfolio.made_up import side
 from tests.study_page.made_up import HOSTILE
-from tests.study_page.test_page_browser import ARGUMENTS, CHROMIUM, PICTURES, Visit
+from tests.study_page.test_page_browser import PICTURES, Visit
 
-sync_api = pytest.importorskip("playwright.sync_api")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium"),
@@ -44,14 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.html").write_text(whatif_page(made()), "utf-8")
     PICTURES.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -140,10 +140,14 @@ def _drains(found: Json, zone: tzinfo | None) -> Part:
          _took(each, "back_s"), each["person"] or "nobody"]
         for each in every[:ROWS_MOST]
     ]  # fmt: skip
-    told = "No node fell sick." if not every else (
-        f"{plural(len(every), 'node')} fell sick or had to be emptied; {plural(metrics['repairs_needing_human'], 'repair')} "
-        "needed a person to talk to the owner of a run."
-    )  # fmt: skip
+    if every:
+        called = plural(metrics["repairs_needing_human"], "repair")
+        told = (
+            f"{plural(len(every), 'node')} fell sick or had to be emptied; {called} needed a person to talk to the "
+            "owner of a run."
+        )
+    else:
+        told = "No node fell sick."
     return Part("Drains and repairs", told, ("node", "why", "when", "empty after", "back after", "a person was asked"),
                 rows, 3, _more(every))  # fmt: skip
 
