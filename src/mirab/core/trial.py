@@ -153,14 +153,16 @@ class Trial(Space, Standings):
         return sum(not hold.claim for hold in self.holds.values())
 
     def grant(self, queue: Queue, hold: Hold) -> None:
-        """Keep nodes for a workload; a first grant commits its minimum."""
+        """Keep nodes for a workload; a first grant commits its minimum. Nodes that a moved hold leaves are news."""
         if hold.workload_id not in self.holds:
             info = queue.info
             rate = info.rates[info.pools.index(hold.pool)]
             if info.charged:
                 self.add_commitment(queue.user, rate * info.commitment)
         else:
+            before = self.holds[hold.workload_id]
             self.release(hold.workload_id)
+            self.news = self.news or (before.pool, before.mask) != (hold.pool, hold.mask)
         self.holds[hold.workload_id] = hold
         self.coming.clear()
         self.reaches.clear()
