@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,4 +81,7 @@ def test_whoever_leaves_in_the_middle_leaves_nothing(folder: Path, number: int) 
         child.kill()
     assert child.returncode == 128 + number
     assert os.listdir(folder) == []
+    deadline = time.monotonic() + PATIENCE_S
+    while processes_of(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert processes_of(folder) == []
