@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from mirab.backends.local import rundir
+from mirab.backends.local.usage import UsageRecord
 from mirab.model.events import ActionRefused, Outcome, RunCheckpointed, RunEnded, RunStarted
 from mirab.model.units import RunId, WorkloadId
 from tests.backends.rig import CPU, Rig, node, wait_for
@@ -256,13 +258,31 @@ def test_folders_of_old_runs_are_removed_and_what_was_saved_is_kept(rig: Rig) ->
 
 @pytest.mark.slow
 def test_fifty_quick_jobs(rig: Rig) -> None:
-    """More than there are GPUs: each node has eight, and a run's are free for the next when it has ended."""
-    for batch in range(7):
-        runs = [rig.start(str(batch * 8 + n), "sh", "-c", "echo $MIRAB_RUN_ID $CUDA_VISIBLE_DEVICES") for n in range(8)]
-        assert all(rig.ended(run_id).outcome is Outcome.COMPLETED for run_id in runs)
-        assert all(rig.output(str(batch * 8 + n)).split()[1] in "01234567" for n in range(8))
+    """Seven times as many as there are GPUs: as soon as one has ended, the next begins; no two have the same at once.
+
+    The first eight wait for each other, so that they overlap however slow the machine is.
+    """
+    together = "touch here.$MIRAB_JOB_ID; until [ $(ls here.* | wc -l) -ge 8 ]; do sleep 0.01; done"
+    runs: list[RunId] = []
+    for number in range(56):
+        wait_for(lambda: len(runs) - sum(bool(rig.facts_of(RunEnded, run)) for run in runs) < 8, "a free GPU")
+        script = together if number < 8 else f"sleep 0.0{number % 7}"
+        runs.append(rig.start(str(number), "sh", "-c", f"echo $CUDA_VISIBLE_DEVICES; {script}"))
+    assert all(rig.ended(run_id).outcome is Outcome.COMPLETED for run_id in runs)
     records = rig.backend.usage_records()
     assert len(records) == 56 and all(record.outcome == "COMPLETED" for record in records)
     for record in records:
         start, end = rig.started(record.run_id), rig.ended(record.run_id)
         assert (record.started_at, record.ended_at, record.ran) == (start.at, end.at, end.at - start.at)
+    overlapping = [(a, b) for a, b in combinations(records, 2) if overlap(a, b)]
+    assert len(overlapping) >= 28, "at least the first eight, each with each"
+    has = {record.run_id: rig.output(record.workload_id) for record in records}
+    assert set(has.values()) <= {f"{gpu}\n" for gpu in range(8)}
+    assert not [(a.run_id, b.run_id, has[a.run_id]) for a, b in overlapping if has[a.run_id] == has[b.run_id]]
+
+
+def overlap(one: UsageRecord, other: UsageRecord) -> bool:
+    """Whether two runs that have ended ran at the same time."""
+    assert one.started_at is not None and one.ended_at is not None
+    assert other.started_at is not None and other.ended_at is not None
+    return one.started_at < other.ended_at and other.started_at < one.ended_at
