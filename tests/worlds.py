@@ -7,7 +7,7 @@ from random import Random
 
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import BudgetsChanged
-from mirab.model.policy import EXEMPTIONS, POLICIES, Exemption, Policy, Reservation
+from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, POLICIES, Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Pool, Shape
 from mirab.model.trace import Trace
 from mirab.model.units import (
@@ -73,6 +73,7 @@ def with_human_decisions(chance: Random, trace: Trace) -> Trace:
     changes = [BudgetsChanged(at, draw_budgets(chance), "manager", "a review")] if chance.random() < 0.3 else []
     exemptions = [draw_exemption(chance, trace.budgets)] if chance.random() < 0.3 else []
     reservations = [draw_reservation(chance, trace, 10 * HOUR)] if chance.random() < 0.2 else []
+    exemptions += [draw_pause(chance, trace)] if trace.troubles and chance.random() < 0.3 else []
     return replace(trace, budget_changes=changes, exemptions=exemptions, reservations=reservations)
 
 
@@ -175,6 +176,15 @@ def draw_exemption(chance: Random, budgets: Budgets) -> Exemption:
     kind = chance.choice(("longer-minimum", "guaranteed", "extra-share") if unassigned else EXEMPTIONS[:2])
     return Exemption("x", kind, account, begin, begin + chance.choice((1, 6)) * HOUR, "owner", "approver", "a deadline",
                      cap=24 * HOUR, share=unassigned // 2)  # fmt: skip
+
+
+def draw_pause(chance: Random, trace: Trace) -> Exemption:
+    """A drain that is paused, from about the time at which the node fell sick."""
+    trouble = chance.choice(trace.troubles)
+    begin = max(0, trouble.at + chance.choice((-1, 0, 1)) * HOUR)
+    end = begin + chance.choice((1, 6)) * HOUR
+    return Exemption("p", DRAIN_PAUSE, chance.choice(trace.budgets.leaves()), begin, end, "owner", "approver",
+                     "a deadline", node=trouble.node)  # fmt: skip
 
 
 def draw_reservation(chance: Random, trace: Trace, begin: Instant) -> Reservation:

@@ -193,6 +193,7 @@ def exemption_of(line: Statement) -> Exemption:
         line.duration("cap"),
         attempt(parse_share, line.get("share", "0%"), line.where),
         line.get("donor"),
+        line.get("node"),
     )
 
 

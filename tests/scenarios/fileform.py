@@ -84,7 +84,7 @@ FACT_LINES = {
     "reserve": Form(("id", "account", "nodes-x-gpus"), ("from", "until"), ("pool", "owner", "approver", "reason")),
     "unreserve": Form(("id",)),
     "exempt": Form(
-        ("id", "kind", "account"), ("from", "until"), ("cap", "share", "donor", "owner", "approver", "reason")
+        ("id", "kind", "account"), ("from", "until"), ("cap", "share", "donor", "node", "owner", "approver", "reason")
     ),
     "revoke": Form(("id",)),
     "look": Form(),

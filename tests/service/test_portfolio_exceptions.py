@@ -252,3 +252,27 @@ def test_a_folder_of_its_own(tmp_path: Path) -> None:
     assert not listed(second)
     for bench in (first, second):
         bench.close()
+
+
+def test_a_drain_is_paused_until_an_end_and_goes_on_by_itself(bench: Bench) -> None:
+    (job,) = bench.submit(ADA, gpus_per_node=4, min_runtime="1m")
+    bench.settle()
+    (node,) = bench.row(job).node_names
+    case = approve(bench, ask(bench, kind="drain-pause", node=str(node), lasts=6 * HOUR))
+    told = listed(bench)[case.id]
+    assert (told["gpu_hours"], told["terms"]) == (24, f"no drain stops what runs on {node}")
+    assert sum(told["paid_by"].values()) == pytest.approx(24), "everybody but who asked"
+    assert not any(path.startswith("vision/video") for path in told["paid_by"])
+    bench.desk.node_drain(ROOT, str(node), "a fan")
+    bench.wait(5 * HOUR)
+    assert bench.row(job).state.value == "RUNNING"
+    bench.crash()
+    bench.wait(2 * HOUR)
+    assert bench.row(job).state.value != "RUNNING" or bench.row(job).node_names[0] != node, "the drain went on"
+    assert listed(bench)[case.id]["state"] == "over"
+
+
+@pytest.mark.parametrize(("node", "says"), [("", "say which node's drain"), ("nowhere", "there is no node nowhere")])
+def test_a_pause_names_a_node_that_is_there(bench: Bench, node: str, says: str) -> None:
+    with pytest.raises(DeskError, match=says):
+        ask(bench, kind="drain-pause", node=node)

@@ -12,7 +12,7 @@ from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import Column, table, terminal_width
 from mirab.cli.output import emit, say, to_json
 
-KINDS = ("longer-minimum", "guaranteed", "extra-share", "reservation", "rollout")
+KINDS = ("longer-minimum", "guaranteed", "extra-share", "drain-pause", "reservation", "rollout")
 COLUMNS = (
     Column("ID"),
     Column("KIND"),
@@ -53,6 +53,7 @@ def command() -> None:
 @click.option("--nodes", metavar="N", type=click.IntRange(0), default=0, help="reservation: nodes.")
 @click.option("--gpus-per-node", metavar="N", type=click.IntRange(0), default=0, help="reservation: GPUs of each.")
 @click.option("--pool", metavar="NAME", default="", help="reservation: of this pool only.")
+@click.option("--node", metavar="NAME", default="", help="drain-pause: the node whose drain stops nothing meanwhile.")
 @TIMEZONE
 @JSON_OPTION
 @connected
@@ -60,8 +61,9 @@ def request(client: Client, kind: str, account: str, as_json: bool, **given: Any
     """Ask for an exception of KIND for ACCOUNT. Nothing changes until somebody else approves it.
 
     longer-minimum: runs may declare a minimum up to --cap. guaranteed: nobody stops its runs for another. extra-share:
-    --share of the cluster more. reservation: --nodes of --gpus-per-node from a fixed instant on. rollout: it may be
-    governed although its gates are not met.
+    --share of the cluster more. drain-pause: no drain stops what runs on --node, which takes nothing new meanwhile.
+    reservation: --nodes of --gpus-per-node from a fixed instant on. rollout: it may be governed although its gates are
+    not met.
     """
     tell_asked(client.post("/exceptions", wanted(kind, account, given)), as_json)
 
@@ -74,7 +76,7 @@ def wanted(kind: str, account: str, given: dict[str, Any]) -> dict[str, Any]:
     """
     if (given["end"] is None) == (given["lasts"] is None):
         raise click.UsageError("every exception ends: say --until or --for")
-    names = ("reason", "cap", "share", "donor", "nodes", "gpus_per_node", "pool")
+    names = ("reason", "cap", "share", "donor", "nodes", "gpus_per_node", "pool", "node")
     body = {name: given[name] for name in names if name in given}
     for name in ("begin", "end"):
         if given[name] is not None:

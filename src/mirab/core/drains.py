@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from mirab.core.nodes import Health
 from mirab.core.runs import Run
+from mirab.core.state import State
 from mirab.core.trial import Trial
 from mirab.model.plans import CallHuman, Drain, Repair, Resume
+from mirab.model.policy import DRAIN_PAUSE
 from mirab.model.reasons import DrainedFrom, StartTimedOut
 from mirab.model.units import Instant, NodeName
 
@@ -27,7 +29,7 @@ def serve_drains(trial: Trial) -> None:
             trial.node_returns(place)
             continue
         if state.health is Health.DEGRADED:
-            if draining >= trial.policy.drains_max:
+            if draining >= trial.policy.drains_max or (runs and paused_until(trial.state, node)):
                 continue
             draining += 1
             trial.actions.append(Drain(node, _stop_at(trial, runs), state.cause))
@@ -37,6 +39,12 @@ def serve_drains(trial: Trial) -> None:
             _press(trial, place, node, runs)
         else:
             _wait(trial, place, node, runs)
+
+
+def paused_until(state: State, node: NodeName) -> Instant:
+    """Until when no drain stops what runs on the node, by an exception in force; 0 = there is none."""
+    in_force = state.exemptions_in_force.values()
+    return max((each.end for each in in_force if each.kind == DRAIN_PAUSE and each.node == node), default=0)
 
 
 def _stop_at(trial: Trial, runs: list[Run]) -> Instant | None:
@@ -49,7 +57,7 @@ def _stop_at(trial: Trial, runs: list[Run]) -> Instant | None:
 def _press(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]) -> None:
     """Stop everything on the node at the shared instant; call a human for what does not go."""
     state = trial.state.troubled[place]
-    at = _stop_at(trial, runs) or trial.now
+    at = max(_stop_at(trial, runs) or trial.now, paused_until(trial.state, node))
     if trial.now < at:
         trial.wake(at)
         return
@@ -66,7 +74,8 @@ def _press(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]
 def _wait(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]) -> None:
     """Without a contract the runs end by themselves, or somebody has to go and ask."""
     state = trial.state.troubled[place]
-    late_at = state.since + trial.policy.min_runtime_cap + trial.policy.grace_max
+    patience = trial.policy.min_runtime_cap + trial.policy.grace_max
+    late_at = max(state.since + patience, paused_until(trial.state, node))
     if state.human_called:
         return
     if trial.now >= late_at:

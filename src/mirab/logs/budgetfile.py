@@ -12,7 +12,7 @@ from mirab.logs.moments import Calendar, Moment, parse_moment
 from mirab.logs.yamltree import Entry, nearest
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import BudgetsChanged
-from mirab.model.policy import EXEMPTIONS, Exemption, Reservation
+from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, Exemption, Reservation
 from mirab.model.units import WHOLE, format_share, parse_share
 
 T = TypeVar("T")
@@ -25,7 +25,10 @@ RESERVATION_KEYS = (
     "id", "account", "nodes", "gpus_per_node", "from", "until", "owner", "approver", "reason", "pool",
 )  # fmt: skip
 RESERVATION_NEEDS = ("account", "nodes", "gpus_per_node", "from", "until", "owner", "approver", "reason")
-EXEMPTION_KEYS = ("id", "kind", "account", "owner", "approver", "reason", "begin", "end", "cap", "share", "donor")
+EXEMPTION_KEYS = (
+    "id", "kind", "account", "owner", "approver", "reason", "begin", "end", "cap", "share", "donor", "node",
+)  # fmt: skip
+_NEEDED = {"longer-minimum": "cap", "extra-share": "share", DRAIN_PAUSE: "node"}
 EXEMPTION_NEEDS = ("kind", "account", "owner", "approver", "reason", "begin", "end")
 DEEPEST = 32
 
@@ -188,7 +191,7 @@ def exemptions_from(entry: Entry | None, calendar: Calendar, budgets: Budgets | 
         if "donor" in found:
             _known_account(found["donor"], budgets)
         kind = found["kind"].parsed("kind", _kind)
-        needed = {"longer-minimum": "cap", "extra-share": "share"}.get(kind)
+        needed = _NEEDED.get(kind)
         if needed and needed not in found:
             raise item.error(f"an exception of kind {kind} has no {needed!r}", "add it")
         value = Exemption(
@@ -199,6 +202,7 @@ def exemptions_from(entry: Entry | None, calendar: Calendar, budgets: Budgets | 
             cap=_optional(found, "cap", span, 0),
             share=_optional(found, "share", parse_share, 0),
             donor=_optional(found, "donor", str, ""),
+            node=_optional(found, "node", str, ""),
             **{key: found[key].text(key) for key in ("account", "owner", "approver", "reason")},
         )
         begin, end = (found[key].parsed(key, lambda text: parse_moment(text, calendar)) for key in ("begin", "end"))

@@ -146,7 +146,8 @@ class Exemption:
 
     Attributes:
         kind: ``longer-minimum`` (the cap becomes `cap`), ``guaranteed`` (runs of the account are nobody's victims),
-            ``extra-share`` (`share` parts of the whole more, from `donor` or the unassigned rest).
+            ``extra-share`` (`share` parts of the whole more, from `donor` or the unassigned rest), ``drain-pause`` (no
+            drain stops what runs on `node`, which takes nothing new meanwhile).
     """
 
     id: str
@@ -160,9 +161,11 @@ class Exemption:
     cap: Duration = 0
     share: int = 0
     donor: str = ""
+    node: str = ""
 
 
-EXEMPTIONS = ("longer-minimum", "guaranteed", "extra-share")
+DRAIN_PAUSE = "drain-pause"
+EXEMPTIONS = ("longer-minimum", "guaranteed", "extra-share", DRAIN_PAUSE)
 
 
 def with_settings(policy: Policy, **changes: object) -> Policy:

@@ -63,7 +63,7 @@ class BudgetHistory(Reply):
 class ExceptionWanted(Request):
     """An exception that somebody asks for. It always has an end: `end`, or `lasts` from its begin."""
 
-    kind: Literal["longer-minimum", "guaranteed", "extra-share", "reservation", "rollout"]
+    kind: Literal["longer-minimum", "guaranteed", "extra-share", "drain-pause", "reservation", "rollout"]
     account: AccountText
     reason: Sentence = ""
     begin: Annotated[AwareDatetime | None, Field(description="null = when it is granted.")] = None
@@ -75,6 +75,7 @@ class ExceptionWanted(Request):
     nodes: Annotated[int, whole(0, 100_000)] = 0
     gpus_per_node: Annotated[int, whole(0, 1_024)] = 0
     pool: Name = ""
+    node: Annotated[Name, Field(description="drain-pause: whose drain stops nothing meanwhile.")] = ""
 
 
 class ExceptionKept(Reply):

@@ -19,7 +19,7 @@ from mirab.model.events import (
 )
 from mirab.model.plans import Preempt, Start
 from mirab.model.policy import Exemption, Policy
-from mirab.model.reasons import PreemptedFor, StartTimedOut
+from mirab.model.reasons import DrainedFrom, PreemptedFor, StartTimedOut
 from mirab.model.units import Duration, Instant, RunId, WorkloadId
 from mirab.model.workloads import Workload
 
@@ -111,6 +111,8 @@ class ContractAudit:
             self._violated(promise, action.run_id, now, f"stopped early: {type(action.reason).__name__}")
         elif isinstance(action.reason, PreemptedFor) and self._in_force("guaranteed", promise.workload, now):
             self._violated(promise, action.run_id, now, "stopped although guaranteed")
+        elif isinstance(action.reason, DrainedFrom) and self._paused(str(action.reason.node), now):
+            self._violated(promise, action.run_id, now, "stopped by a drain that was paused")
 
     def cap(self, workload: Workload, now: Instant) -> Duration:
         """The longest minimum that the workload may have now: the policy's cap, or a longer one by exemption."""
@@ -132,6 +134,10 @@ class ContractAudit:
             for each in self._exemptions.values()
             if each.kind == kind and each.begin <= now < each.end and path.startswith(f"{each.account}/")
         ]
+
+    def _paused(self, node: str, now: Instant) -> bool:
+        pauses = [each for each in self._exemptions.values() if each.kind == "drain-pause" and each.node == node]
+        return any(each.begin <= now < each.end for each in pauses)
 
     def _submitted(self, fact: WorkloadSubmitted) -> None:
         self._workloads[fact.workload.id] = fact.workload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirab.model.policy import Exemption, Reservation
+from mirab.model.policy import DRAIN_PAUSE, Exemption, Reservation
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
 from mirab.model.units import HOUR, UNIT, WHOLE, Instant
@@ -26,6 +26,9 @@ def exceptions_part(trace: Trace) -> list[Part]:
 
 def _exemption(held: Exemption, trace: Trace) -> Part:
     rate = held.share * installed_units(trace.cluster) / WHOLE if held.kind == "extra-share" else None
+    if held.kind == DRAIN_PAUSE:
+        pool = next((pool for pool in trace.cluster.pools if held.node in pool.nodes), None)
+        rate = None if pool is None else pool.slots_per_node * pool.weight / UNIT
     return _told(held, held.kind, rate, trace)
 
 

@@ -119,7 +119,7 @@ def request_exception(
         kind=wanted.kind, account=wanted.account, reason=wanted.reason, begin=begin,
         end=_end(wanted, parts.live.now() if begin is None else begin), cap=parse_duration(wanted.cap),
         share=parse_share(wanted.share), donor=wanted.donor, nodes=wanted.nodes, gpus_per_node=wanted.gpus_per_node,
-        pool=wanted.pool,
+        pool=wanted.pool, node=wanted.node,
     )  # fmt: skip
     return ExceptionKept(**exceptions.told(exceptions.request(who, wish)))
 

@@ -37,7 +37,7 @@ class Case:
         owner: who asked for it; approver: who granted or refused it.
         step: how many lines of the audit log there are of it.
         decided: the words of whoever decided last.
-        cap, share, donor: see `Exemption`; nodes, gpus_per_node, pool: see `Reservation`.
+        cap, share, donor, node: see `Exemption`; nodes, gpus_per_node, pool: see `Reservation`.
         warned: its coming end was told.
     """
 
@@ -61,6 +61,7 @@ class Case:
     gpus_per_node: int = 0
     pool: str = ""
     warned: bool = False
+    node: str = ""
 
     def standing(self, now: Instant) -> str:
         """``asked``, ``refused``, ``revoked``, ``to come``, ``in force``, ``over``; a request lapses with its end."""
@@ -77,7 +78,7 @@ class Case:
 
     def exemption(self) -> Exemption:
         return Exemption(self.id, self.kind, self.account, self.begin, self.end, self.owner, self.approver, self.reason,
-                         self.cap, self.share, self.donor)  # fmt: skip
+                         self.cap, self.share, self.donor, self.node)  # fmt: skip
 
     def reservation(self) -> Reservation:
         return Reservation(self.id, self.account, self.nodes, self.gpus_per_node, self.begin, self.end, self.owner,
@@ -141,7 +142,8 @@ def filed(state: State) -> Iterator[Case]:
     """What the state knows, as cases: for those that came from the cluster file."""
     for held in state.exemptions.values():
         yield Case(held.id, held.kind, held.account, held.owner, held.reason, held.begin, held.end, held.begin, GRANTED,
-                   held.approver, cap=held.cap, share=held.share, donor=held.donor)  # fmt: skip
+                   held.approver, cap=held.cap, share=held.share, donor=held.donor,
+                   node=held.node)  # fmt: skip
     for kept in state.reservations.values():
         yield Case(kept.id, RESERVATION, kept.account, kept.owner, kept.reason, kept.begin, kept.end, kept.begin,
                    GRANTED, kept.approver, nodes=kept.nodes, gpus_per_node=kept.gpus_per_node,

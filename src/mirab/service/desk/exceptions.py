@@ -17,8 +17,9 @@ from mirab.model.events import (
     ReservationCancelled,
 )
 from mirab.model.plans import Plan
+from mirab.model.policy import DRAIN_PAUSE
 from mirab.model.records import Grant
-from mirab.model.units import DAY, MINUTE, WHOLE, AccountPath, Duration, Instant, format_share
+from mirab.model.units import DAY, MINUTE, WHOLE, AccountPath, Duration, Instant, NodeName, format_share
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.cases import (
     ASKED,
@@ -64,6 +65,7 @@ class Wish:
     nodes: int = 0
     gpus_per_node: int = 0
     pool: str = ""
+    node: str = ""
 
 
 class ExceptionCommands:
@@ -258,7 +260,7 @@ def _case(case_id: str, who: Principal, wish: Wish, now: Instant) -> Case:
     return Case(
         case_id, wish.kind, wish.account, who.user, wish.reason, now if wish.begin is None else wish.begin, wish.end,
         now, cap=wish.cap, share=wish.share, donor=wish.donor, nodes=wish.nodes, gpus_per_node=wish.gpus_per_node,
-        pool=wish.pool,
+        pool=wish.pool, node=wish.node,
     )  # fmt: skip
 
 
@@ -326,7 +328,15 @@ def _check_share(case: Case, state: State) -> None:
         raise invalid(f"{case.donor} has {format_share(held)} of the cluster, less than {format_share(case.share)}")
 
 
+def _check_node(case: Case, state: State) -> None:
+    if not case.node:
+        raise invalid("say which node's drain is to be paused: --node NAME")
+    if NodeName(case.node) not in state.places:
+        raise not_found(f"there is no node {case.node[:40]}: `mirab node ls` shows those there are")
+
+
 _CHECKS = {
+    DRAIN_PAUSE: _check_node,
     "longer-minimum": _check_cap,
     "extra-share": _check_share,
     RESERVATION: check_size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mirab.core.drains import paused_until
 from mirab.core.nodes import Bank, Health, NodeState
 from mirab.core.runs import Run
 from mirab.core.state import State
@@ -58,7 +59,7 @@ def _used(bank: Bank) -> list[int]:
 def _node(state: State, place: tuple[int, int], used: int, runs: list[Run]) -> Node:
     pool = state.cluster.pools[place[0]]
     trouble = state.troubled.get(place)
-    until = drain_until(state, trouble, runs)
+    until = drain_until(state, trouble, runs, pool.nodes[place[1]])
     return Node(
         name=pool.nodes[place[1]],
         pool=pool.name,
@@ -79,13 +80,18 @@ def _state(trouble: NodeState | None, used: int, slots: int) -> str:
     return "idle" if not used else "allocated" if used >= slots else "mixed"
 
 
-def drain_until(state: State, trouble: NodeState | None, runs: Iterable[Run]) -> Instant | None:
-    """When the last minimum on a draining node is over and all are stopped; None = it does not drain, or by itself."""
+def drain_until(state: State, trouble: NodeState | None, runs: Iterable[Run], node: NodeName) -> Instant | None:
+    """When the last minimum on a draining node is over (and no exception pauses the drain), so that all are stopped.
+
+    None = it does not drain, or by itself.
+    """
     if trouble is None or trouble.health not in (Health.DEGRADED, Health.DRAINING):
         return None
     if state.policy.drains != "contract":
         return None
+    runs = list(runs)
     until = max((run.unprotected_at for run in runs), default=state.now)
+    until = max(until, paused_until(state, node)) if runs else until
     return None if until >= FOREVER else max(until, trouble.since)
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from mirab.core.shares import covers
 from mirab.model.accounts import Budgets
+from mirab.model.policy import DRAIN_PAUSE
 from mirab.model.resources import Cluster
 from mirab.model.units import HOUR, UNIT, WHOLE, Instant, format_duration, format_share
 from mirab.service.desk.cases import GRANTED, RESERVATION, Case
@@ -61,11 +62,14 @@ def _rate(case: Case, cluster: Cluster) -> float | None:
     if case.kind == RESERVATION:
         weights = [pool.weight for pool in cluster.pools if case.pool in ("", pool.name) and pool.slots_per_node]
         return case.nodes * case.gpus_per_node * max(weights, default=UNIT) / UNIT
+    if case.kind == DRAIN_PAUSE:
+        pool = next((pool for pool in cluster.pools if case.node in pool.nodes), None)
+        return None if pool is None else pool.slots_per_node * pool.weight / UNIT
     return None
 
 
 def _payers(case: Case, budgets: Budgets, whole: float) -> dict[str, float]:
-    """The donor; for a reservation all others in proportion to what they are promised."""
+    """The donor; for a reservation and a paused drain all others in proportion to what they are promised."""
     if case.kind == "extra-share":
         return {case.donor: whole} if case.donor else {}
     others = {
@@ -80,6 +84,8 @@ def _payers(case: Case, budgets: Budgets, whole: float) -> dict[str, float]:
 def _told(case: Case, rate: float) -> str:
     if case.kind == "extra-share":
         return f"{rate:,.1f} GPUs more for {case.account}, from {case.donor or 'what is promised to nobody'}"
+    if case.kind == DRAIN_PAUSE:
+        return f"{rate:,.1f} GPUs of {case.node} that are neither repaired nor given to anybody else, at most"
     return f"{rate:,.1f} GPUs set aside for {case.account}, and charged to it whether used or not"
 
 
@@ -123,4 +129,6 @@ def _terms(case: Case) -> str:
     if case.kind == RESERVATION:
         where = f" of {case.pool}" if case.pool else ""
         return f"{case.nodes} x {case.gpus_per_node} GPUs{where}"
+    if case.kind == DRAIN_PAUSE:
+        return f"no drain stops what runs on {case.node}"
     return ""
