@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from mirab.backends.slurm.commands import Command
 from mirab.backends.slurm.errands import Errands
 from mirab.backends.slurm.runner import Runner
@@ -89,12 +91,18 @@ def test_a_stop_is_told_before_it_is_done_and_never_to_a_later_run() -> None:
     assert not any("requeuehold" in words for words in again.notes.words)
 
 
-def test_what_hangs_is_held_before_it_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("Resources", "RunEnded"), ("ReqNodeNotAvail, UnavailableNodes:n2", "RunEnded"), ("None", "RunEnded"),
+     ("QOSMaxGRESPerUser", "ActionRefused"), ("AssocGrpGRES", "ActionRefused")],
+)  # fmt: skip
+def test_what_hangs_is_held_before_it_is_taken_back(reason: str, told: str) -> None:
+    """Only what Slurm will not let run is a launch that failed, after three of which a job is held for its owner."""
     desk = Desk()
     desk.look(job())
     desk.errands.do([START])
     desk.now += 30 * SECOND
-    desk.look(job(held_by="", placed=True))
+    desk.look(job(held_by="", placed=True, reason=reason))
     assert desk.notes.words[-1].startswith("scontrol update JobId=1 Priority=0") and not desk.told
-    desk.look(job(placed=True))
-    assert [type(fact).__name__ for fact in desk.told] == ["ActionRefused"]
+    desk.look(job(placed=True, reason="JobHeldAdmin"))
+    assert [type(fact).__name__ for fact in desk.told] == [told]

@@ -70,7 +70,9 @@ class Story:
     def __init__(self, tracker: Tracker, start: int = T0) -> None:
         self.tracker, self.now = tracker, start
 
-    def look(self, *jobs: SlurmJob, nodes: list[SlurmNode] = NODES, books: tuple[Booking, ...] = ()) -> list[Event]:
+    def look(
+        self, *jobs: SlurmJob, nodes: list[SlurmNode] = NODES, books: tuple[Booking, ...] | None = ()
+    ) -> list[Event]:
         self.now += 10 * SECOND
         return self.tracker.take_in(list(jobs), nodes, self.now, books)
 
@@ -215,6 +217,32 @@ def test_a_run_that_came_and_was_requeued_between_two_looks() -> None:
     ]
     released(story, "1.2")
     assert kinds(story.look(runs(T0 + 22 * SECOND, restarts=1))) == ["RunStarted"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["seen", "after-a-restart-of-mirab"])
+def test_a_run_that_came_was_requeued_and_runs_again_between_two_looks(restarted: bool) -> None:
+    if restarted:
+        known = Known({}, {RunId("1.1"): NAMES[:1]}, {}, {}, T0 + 20 * SECOND, ordered={RunId("1.1"): T0 + 11 * SECOND})
+        story = Story(tracker(known), T0 + 20 * SECOND)
+    else:
+        story = Story(tracker())
+        story.look(job())
+        released(story)
+    again = runs(T0 + 22 * SECOND, restarts=1)
+    assert kinds(story.look(again, books=())) == [], "the accounting has not heard of the first yet"
+    first = Booking("1", "REQUEUED", T0 + 12 * SECOND, T0 + 14 * SECOND)
+    old = Booking("1", "REQUEUED", T0 - HOUR, T0 - SECOND)
+    told = story.look(again, books=(old, first))
+    assert kinds(told) == ["RunStarted", "RunEnded", "RunAdopted"]
+    assert told[1] == facts.RunEnded(T0 + 14 * SECOND, RunId("1.1"), Outcome.REQUEUED)
+    assert told[2].run_id == "1.2" and told[2].started_at == T0 + 22 * SECOND  # type: ignore[union-attr]
+
+
+def test_without_accounting_a_start_is_not_kept_waiting() -> None:
+    story = Story(tracker())
+    story.look(job())
+    released(story)
+    assert kinds(story.look(runs(T0 + 22 * SECOND, restarts=1), books=None)) == ["RunStarted"]
 
 
 def test_a_run_that_vanished_ends_as_the_accounting_says() -> None:

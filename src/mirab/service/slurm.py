@@ -183,8 +183,10 @@ def known_of(state: State, intents: Intents) -> Known:
     """
     begun: dict[RunId, int] = {}
     expected: dict[RunId, list[NodeName]] = {}
+    ordered: dict[RunId, int] = {}
     for run in state.runs.values():
         if run.started_at is None:
+            ordered[run.id] = run.requested_at
             expected[run.id] = state.nodes_named(run.allocation.pool, run.allocation.mask)
         else:
             begun[run.id] = run.started_at
@@ -198,4 +200,4 @@ def known_of(state: State, intents: Intents) -> Known:
             health[name] = DEGRADED
         elif trouble.health is Health.DOWN:
             health[name] = DOWN
-    return Known(begun, expected, waiting, health, state.now)
+    return Known(begun, expected, waiting, health, state.now, ordered=ordered)

@@ -214,9 +214,11 @@ class SlurmBackend:
         if not self._observing:
             self.errands.tidy(listed)
 
-    def _booked(self, listed: Sequence[SlurmJob]) -> list[Booking]:
-        """What the accounting knows of runs whose end the listing does not show."""
-        wanted = self.tracker.to_look_up(listed) if self._books else []
+    def _booked(self, listed: Sequence[SlurmJob]) -> list[Booking] | None:
+        """What the accounting knows of runs whose end the listing does not show; None = there is none."""
+        wanted = self.tracker.to_look_up(listed) if self._books else None
+        if wanted is None:
+            return None
         if not wanted:
             return []
         try:
@@ -225,7 +227,8 @@ class SlurmBackend:
             self._books = "disabled" not in str(error)
             if self._books:
                 log.warning("%s; ends are told as they are seen", error)
-            return []
+                return []
+            return None
 
     def _troubled(self, what: str) -> None:
         if what and what != self.trouble:

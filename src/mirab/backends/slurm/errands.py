@@ -21,6 +21,7 @@ from mirab.model.events import (
     Event,
     NodeUp,
     Outcome,
+    RunEnded,
     WorkloadCancelled,
     WorkloadHeld,
     WorkloadReleased,
@@ -34,6 +35,18 @@ SETTLED: Duration = 1500
 """So long after it was let go, what a listing says of a job is newer than that."""
 STOP_AGAIN: Duration = 5 * SECOND
 """When a stop that could not be written is written again."""
+NOT_THE_JOBS_FAULT = (
+    "None",
+    "Resources",
+    "Priority",
+    "ReqNodeNotAvail",
+    "NodeDown",
+    "BeginTime",
+    "Cleaning",
+    "JobHeld",
+)
+"""Begins Slurm's reason where a job that did not start may start another time: it is no launch that failed, of which so
+many in a row would hold the job."""
 
 log = logging.getLogger("mirab.slurm")
 
@@ -237,7 +250,7 @@ class Errands:
             return
         if job.held_by == "user" and seen.expected is not None:
             run_id, seen.expected = seen.expected, None
-            self._tell([ActionRefused(now, run_id, "start", "its user holds it")])
+            self._tell([RunEnded(now, run_id, Outcome.REQUEUED)])
         elif self._cannot_start(job):
             seen.unwritten = True
 
@@ -247,10 +260,19 @@ class Errands:
     def _take_back(self, hanging: Sequence[Seen]) -> None:
         """Slurm did not start it. Held again, it cannot start behind our back, and the scheduler decides anew."""
         told = [commands.hold(seen.job.id, placed=True) for seen in hanging]
+        for seen in hanging:
+            seen.hung = seen.job.reason if not seen.job.held_by else seen.hung
         for seen, wrong in zip(hanging, self._runner.write(told), strict=True):
             if wrong:
                 log.warning("%s hangs, and could not be taken back: %s", seen.workload_id, wrong)
             elif seen.job.held_by == "mirab" and seen.expected is not None:
                 run_id, seen.expected = seen.expected, None
-                why = f"Slurm did not start it ({seen.job.reason})"
-                self._tell([ActionRefused(self._clock(), run_id, "start", why)])
+                self._tell([self._not_started(seen, run_id)])
+
+    def _not_started(self, seen: Seen, run_id: RunId) -> Event:
+        """Slurm's reason is that of the last listing before it was taken back."""
+        why = seen.hung or "no reason given"
+        log.warning("Slurm did not start %s on %s: %s", run_id, ", ".join(seen.where), why)
+        if not seen.hung or seen.hung.startswith(NOT_THE_JOBS_FAULT):
+            return RunEnded(self._clock(), run_id, Outcome.REQUEUED)
+        return ActionRefused(self._clock(), run_id, "start", f"Slurm did not start it ({why})")

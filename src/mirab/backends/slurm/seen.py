@@ -38,7 +38,8 @@ class Seen:
         run: its present run, if it has one; begun: when that (or its last one) began, in Slurm's words.
         restarts: of the job when the run began; None = not known, as after a restart of mirab.
         expected: a run that mirab has let go and that has not been seen running; since: when it was; where: its nodes;
-            unwritten: Slurm has not taken the command yet, as while the run before is still on its way out.
+            unwritten: Slurm has not taken the command yet, as while the run before is still on its way out;
+            hung: why Slurm had not started it when it was to be taken back.
         held: why we told the scheduler that it may not start; "" = it may.
         asked: the outcome that mirab asked for when it told the run to stop; back: the job is to queue again;
             stopped_at: when it was really stopped, after its notice.
@@ -56,6 +57,7 @@ class Seen:
     since: Instant = 0
     where: tuple[NodeName, ...] = ()
     unwritten: bool = False
+    hung: str = ""
     held: str = ""
     asked: Outcome | None = None
     back: bool = False
@@ -66,7 +68,7 @@ class Seen:
     def begins(self, run: RunId, job: SlurmJob, at: Instant) -> None:
         self.run, self.attempt = run, int(run.rpartition(".")[2])
         self.begun, self.restarts = at, job.restarts
-        self.expected, self.held, self.returning = None, "", None
+        self.expected, self.held, self.returning, self.hung = None, "", None, ""
 
     def is_over(self, job: SlurmJob | None) -> bool:
         """Whether the present run is, whatever the job does now."""

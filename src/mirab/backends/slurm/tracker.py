@@ -44,7 +44,8 @@ class Known:
     """What the state believes when mirab starts again.
 
     Attributes:
-        runs: of each that has begun, when; expected: of those that have not, their nodes.
+        runs: of each that has begun, when; expected: of those that have not, their nodes; ordered: when these were
+            decided.
         waiting: workloads with no run, and why they are held ("" = they are not).
         health: nodes that are not up.
         at: the instant of the last record.
@@ -52,6 +53,7 @@ class Known:
 
     runs: Mapping[RunId, Instant] = field(default_factory=dict)
     expected: Mapping[RunId, Sequence[NodeName]] = field(default_factory=dict)
+    ordered: Mapping[RunId, Instant] = field(default_factory=dict, kw_only=True)
     waiting: Mapping[WorkloadId, str] = field(default_factory=dict)
     health: Mapping[NodeName, str] = field(default_factory=dict)
     at: Instant = 0
@@ -90,7 +92,7 @@ class Tracker:
             seen.run, seen.attempt, seen.begun = run_id, int(run_id.rpartition(".")[2]), began
         for run_id, where in known.expected.items():
             self._know(workload_of(run_id))
-            self.released(workload_of(run_id), run_id, where, known.at)
+            self.released(workload_of(run_id), run_id, where, known.ordered.get(run_id, known.at))
         for workload_id, held in known.waiting.items():
             self._know(workload_id).held = held
 
@@ -142,16 +144,21 @@ class Tracker:
 
     # --- what Slurm says ----------------------------------------------------------------------------------------------
     def take_in(
-        self, jobs: Sequence[SlurmJob], nodes: Sequence[SlurmNode], now: Instant, bookings: Sequence[Booking] = ()
+        self, jobs: Sequence[SlurmJob], nodes: Sequence[SlurmNode], now: Instant, books: Sequence[Booking] | None = None
     ) -> list[Event]:
-        """What the listing tells that was not known; submissions, then ends, starts and what may start."""
+        """What the listing tells that was not known; submissions, then ends, starts and what may start.
+
+        `books`: what the accounting says of those `to_look_up`; None = there is none.
+        """
+        bookings = books or ()
         told = self.nodes.take_in(nodes, now)
         listed = {job.id: job for job in sorted(jobs, key=lambda job: (job.submitted_at, job.job_id, job.id))}
         for job_id, job in listed.items():
             told += self._submission(job_id, job, now)
         ends = [end for job_id in list(self.seen) for end in self._end(job_id, listed.get(job_id), now, bookings)]
         told += sorted(ends, key=lambda fact: fact.at)
-        starts = [start for job_id, job in listed.items() for start in self._begin(job_id, job, now)]
+        booked = books is not None
+        starts = [start for job_id, job in listed.items() for start in self._begin(job_id, job, now, booked)]
         told += sorted(starts, key=lambda fact: fact.at)
         room = self._room_in_arrays()
         for job_id, job in listed.items():
@@ -186,7 +193,7 @@ class Tracker:
         if seen.run is not None and seen.is_over(job):
             yield from self._run_ends(seen, job, now, bookings)
         elif job is not None and _came_and_was_requeued(seen, job):
-            yield from self._missed(seen, job, bookings)
+            yield from self._missed(seen, job, now, bookings)
         elif seen.run is None and (job is None or job.ended) and seen.returning is None:
             yield from self._never_seen_running(seen, job, now)
             del self.seen[job_id]
@@ -238,11 +245,14 @@ class Tracker:
             at = max(end_of(job, now), min(job.started_at or now, now))
             yield facts.RunEnded(at, seen.run, _outcome(seen, job), exit_code=exit_code(job))
 
-    def _missed(self, seen: Seen, job: SlurmJob, bookings: Sequence[Booking]) -> Iterator[Event]:
-        """A run that mirab let go has begun and was requeued by its user between two looks."""
+    def _missed(
+        self, seen: Seen, job: SlurmJob, now: Instant, bookings: Sequence[Booking]
+    ) -> Iterator[Event]:  # fmt: skip
+        """A run that mirab let go has begun and was requeued by its user between two looks; it may even run again."""
+        until = (job.started_at or now) - SECOND if job.has_nodes else now
         for book in bookings:
-            later = book.job == job.id and (seen.begun is None or book.started_at > seen.begun + SECOND)
-            if later and book.ended_at is not None and seen.expected is not None:
+            later = book.job == job.id and book.started_at > max(seen.since - SECOND, (seen.begun or 0) + SECOND)
+            if later and book.ended_at is not None and seen.expected is not None and book.started_at < until:
                 run_id = seen.expected
                 seen.begins(run_id, job, book.started_at)
                 seen.run = None
@@ -259,14 +269,16 @@ class Tracker:
             yield facts.WorkloadCancelled(now, seen.workload_id, "Slurm, which could not requeue it")
 
     # --- starts
-    def _begin(self, job_id: str, job: SlurmJob, now: Instant) -> Iterator[Event]:
-        """The start of a run, and whether it stands still."""
+    def _begin(self, job_id: str, job: SlurmJob, now: Instant, booked: bool) -> Iterator[Event]:
+        """The start of a run, and whether it stands still. One that may be the second has to wait for the books."""
         seen = self.seen.get(job_id)
         if seen is None:
             return
         unbooked = _came_and_was_requeued(seen, job) and now - seen.since < BOOKING_PATIENCE
         seen.job = replace(job, restarts=seen.job.restarts) if unbooked else job
         on_its_way = job.state in ("COMPLETING", "CONFIGURING") or "CONFIGURING" in job.flags
+        if unbooked and booked:
+            return
         if seen.run is None and job.has_nodes and not on_its_way and seen.is_later(job):
             yield from self._run_begins(seen, job, now)
         elif seen.run is not None and seen.restarts is None:
@@ -366,11 +378,6 @@ def _in_the_dark(seen: Seen, job: SlurmJob | None) -> bool:
 
 
 def _came_and_was_requeued(seen: Seen, job: SlurmJob) -> bool:
-    """Whether it waits again after a start that no listing has shown."""
-    return (
-        seen.expected is not None
-        and seen.run is None
-        and job.waits
-        and seen.job.job_id > 0
-        and (job.restarts > seen.job.restarts)
-    )
+    """Whether it waits or runs again after a start that no listing has shown; after a restart of mirab, it may have."""
+    before = seen.job.restarts if seen.job.job_id else 0
+    return seen.expected is not None and seen.run is None and (job.waits or job.has_nodes) and job.restarts > before
