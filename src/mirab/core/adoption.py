@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirab.core.charge import charge_rate
-from mirab.core.folding import begin, drop_hold
+from mirab.core.folding import begin, charge_late, drop_hold
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def run_adopted(state: State, event: events.RunAdopted) -> None:
-    """As if a plan had started it and it had begun to run; its minimum counts from when it really did."""
+    """As if a plan had started it and it had begun to run; its minimum counts from when it really did, and
+    it is charged since the instant of the fact: what ran before there was a ledger is in none."""
     if event.run_id in state.runs or event.workload_id in state.running:
         return
     pending = _leaves_the_queue(state, event)
@@ -33,6 +34,7 @@ def run_adopted(state: State, event: events.RunAdopted) -> None:
     run.charged, run.adopted = charged, True
     state.occupy(run)
     begin(state, run, event.started_at)
+    charge_late(state, run, event.at, +1)
 
 
 def _leaves_the_queue(state: State, event: events.RunAdopted) -> Pending | None:

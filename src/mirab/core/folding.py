@@ -92,6 +92,16 @@ def run_started(state: State, event: facts.RunStarted) -> None:
         return
     run.vouched = event.checkpoints_vouched
     begin(state, run, state.now)
+    charge_late(state, run, max(event.at, run.requested_at), +1)
+
+
+def charge_late(state: State, run: Run, at: Instant, sign: int) -> None:
+    """What was told late: it is charged since then (+1), or has been charged since then for nothing (-1)."""
+    if run.charged and run.rate and at < state.now:
+        amount = sign * run.rate * (state.now - at)
+        for account in run.account.lineage:
+            account.usage.add(state.now, amount)
+        run.user.usage.add(state.now, amount)
 
 
 def begin(state: State, run: Run, since: Instant) -> None:
@@ -145,6 +155,8 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
         state.meter(run, -1)
         if event.outcome is Outcome.NODE_FAIL:
             credit(state, run, event)
+        if event.outcome is not Outcome.NODE_FAIL or event.lost is not None:
+            charge_late(state, run, max(event.at, run.requested_at), -1)
     state.banks[run.allocation.pool].give(run.allocation)
     state.cover(run)
     state.late.pop(run.id, None)

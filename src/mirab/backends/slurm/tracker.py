@@ -86,7 +86,7 @@ class Tracker:
         self.nodes = Nodes(cluster, known.health)
         self.rules = rules
         self.seen: dict[str, Seen] = {}
-        self.looked_at = known.at
+        self.looked_at = self.ledger_since = known.at
         for run_id, began in known.runs.items():
             seen = self._know(workload_of(run_id))
             seen.run, seen.attempt, seen.begun = run_id, int(run_id.rpartition(".")[2]), began
@@ -302,7 +302,8 @@ class Tracker:
         seen.begins(RunId(f"{seen.workload_id}.{max(seen.attempt + 1, job.attempt)}"), job, started)
         assert seen.run is not None
         minimum = FOREVER if self.rules.left(job) else self.rules.minimum(job)
-        yield facts.RunAdopted(started, seen.run, seen.workload_id, given, started, minimum)
+        told = min(now, max(started, self.ledger_since))
+        yield facts.RunAdopted(told, seen.run, seen.workload_id, given, started, minimum)
 
     def _give_way(self, job: SlurmJob, at: Instant) -> Iterator[Event]:
         """Slurm has started something by itself where a run of mirab's was to begin: that one is taken back."""
