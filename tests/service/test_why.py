@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from mirab.cli.why import lines_of
+from mirab.model.events import Outcome
 from mirab.model.units import HOUR, MINUTE, SECOND
 from mirab.service.evidence import WhyAnswer
 from mirab.service.views.answers import Answers
@@ -179,3 +181,46 @@ def test_a_long_life_is_told_from_its_own_records(
 
 def test_there_never_was_such_a_job(answers: Answers) -> None:
     assert answers.why("4711") is None
+
+
+def test_the_story_of_one_that_failed_tells_how(bench: Bench, answers: Answers) -> None:
+    """The exit code, and what it means; what was lost is not called repeated, since nobody repeats it."""
+    codes = {3: "failed with exit code 3 after", 137: "failed with exit code 137 (ended by SIGKILL) after",
+             127: "failed with exit code 127 (no such command) after"}  # fmt: skip
+    for code, words in codes.items():
+        (job,) = bench.submit(ADA)
+        bench.wait(MINUTE)
+        bench.engine.end(job, Outcome.FAILED, code)
+        bench.settle()
+        answer = why(answers, job)
+        assert words in text(answer)
+        assert answer.headline.startswith(words.removesuffix(" after") + ": waited 0 s in all, ran 1 min")
+        assert "repeated" not in text(answer)
+
+
+def test_one_that_runs_has_run_until_now(bench: Bench, answers: Answers) -> None:
+    (job,) = bench.submit(ADA)
+    bench.wait(30 * MINUTE)
+    assert "still running: waited 0 s in all, ran 30 min in 1 attempt" in text(why(answers, job))
+
+
+def test_those_that_waited_before_it_are_in_its_story(bench: Bench, answers: Answers) -> None:
+    """Its own that came before it, and the accounts of others that started meanwhile though they came before."""
+    full(bench, "1h")
+    whole: dict[str, Any] = {"gpus_per_node": 4, "nodes": 2, "min_runtime": "1h"}
+    (before,) = bench.submit(ADA, **whole)
+    bench.submit(EVE, account="llm", **whole)
+    (job,) = bench.submit(ADA, **whole)
+    while bench.states()[job] == "PENDING":
+        bench.wait(10 * MINUTE)
+        bench.end(*(start.workload_id for start in bench.engine.running.values()))
+    told = text(why(answers, job))
+    assert f"1 of the same user and shape stood before it ({before} next)" in told
+    assert "an account not in the record" not in told
+
+
+def test_a_single_gpu_can_be_no_fewer(bench: Bench, answers: Answers) -> None:
+    full(bench)
+    (job,) = bench.submit(ADA, gpus_per_node=1, min_runtime="2h")
+    (blocker,) = why(answers, job).blockers
+    assert blocker.action == "1 GPU must come free for it"

@@ -61,7 +61,7 @@ def test_who_started_meanwhile(record: Path) -> None:
 def test_a_preemption_names_for_whom_by_which_rule_and_what_was_lost(record: Path) -> None:
     told = story(record, "big")
     run = told["runs"][0]
-    assert run["nodes"] == ["n000-n001", "n004-n005", "n007"]
+    assert run["nodes"] == ["n[000-001]", "n[004-005]", "n007"]
     assert run["stop"]["reason"]["beneficiary"] == "rival"
     assert run["stop"]["beneficiary_started_s"] == 9 * 3600 + 10
     assert (run["outcome"], run["lost_s"], run["lost_slot_h"]) == ("PREEMPTED", 2700, 30.0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import tzinfo
 from heapq import nlargest
 from pathlib import Path
 
@@ -52,10 +53,11 @@ def story(journal: Path | str, workload_id: str) -> Json:
     return _read(reader, cycles(journal, reader.concerns))
 
 
-def story_of(header: Header, workload: Workload, recorded: Iterable[tuple[Json, Json]]) -> Json:
-    """The same from a live journal: facts and plan of each record, as JSON values, in order."""
-    reader = _Reader(header, workload)
-    return _read(reader, (_cycle(facts, plan, reader) for facts, plan in recorded)) | {"live": True}
+def story_of(header: Header, workload: Workload, recorded: Iterable[tuple[Json, Json]], now: Instant,
+             zone: tzinfo | None = None) -> Json:  # fmt: skip
+    """The same from a live journal: facts and plan of each record, as JSON values, in order, told at an instant."""
+    reader = _Reader(header, workload, zone)
+    return _read(reader, (_cycle(facts, plan, reader) for facts, plan in recorded), now) | {"live": True}
 
 
 def _cycle(facts: Json, plan: Json, reader: _Reader) -> Json:
@@ -64,12 +66,12 @@ def _cycle(facts: Json, plan: Json, reader: _Reader) -> Json:
     return {"facts": facts, "plan": plan, "waiting": waiting}
 
 
-def _read(reader: _Reader, found: Iterable[Json]) -> Json:
+def _read(reader: _Reader, found: Iterable[Json], now: Instant = 0) -> Json:
     for cycle in found:
         reader.take(cycle)
         if reader.over:
             break
-    return reader.result()
+    return reader.result(now)
 
 
 def _submission(journal: Path | str, workload_id: str) -> Workload | None:
@@ -100,10 +102,10 @@ def _likeness(name: str, wanted: str) -> float:
 class _Reader:
     """Takes the cycles in turn and keeps what concerns one workload."""
 
-    def __init__(self, header: Header, workload: Workload) -> None:
+    def __init__(self, header: Header, workload: Workload, zone: tzinfo | None = None) -> None:
         self._header = header
         policy = header.policy
-        self._names = Names(header.origin, header.cluster.unit, None, policy.order, policy.preemption)
+        self._names = Names(header.origin, header.cluster.unit, zone, policy.order, policy.preemption)
         self._workload = workload
         self._others = Others(workload)
         self._waits: list[Wait] = []
@@ -174,6 +176,7 @@ class _Reader:
         begun = run["decided_s"] if run["started_s"] is None else run["started_s"]
         lost = fact.get("lost")
         run |= {"ended_s": seconds(fact["at"]), "ran_s": fact["at"] / SECOND - begun, "outcome": fact["outcome"]}
+        run["exit_code"] = fact.get("exit_code")
         run |= {"lost_s": seconds(lost), "lost_slot_h": None if lost is None else lost / SECOND / 3600 * run["slots"]}
         if goes_back(Outcome(fact["outcome"]), self._workload.resume) and not self._cancelled:
             self._begin_wait(fact["outcome"])
@@ -200,7 +203,7 @@ class _Reader:
         if action["workload_id"] in self._beneficiaries:
             self._beneficiaries.pop(action["workload_id"])["beneficiary_started_s"] = seconds(self._now)
         if self._waiting:
-            account = self._others.account_of(action["workload_id"])
+            account = self._others.account_of(action["workload_id"]) or action["reason"].get("account", "")
             self._waits[-1].overtaken(account, decode(action["allocation"], Allocation).slots, action["reason"])
 
     def _on_preempt(self, action: Json) -> None:
@@ -278,15 +281,19 @@ class _Reader:
             "made_room": room,
             "stop": None,
             "outcome": None,
+            "exit_code": None,
             "refusals": [],
         } | self._told(action["reason"])
 
     # --- the result ----------------------------------------------------------------------------------------------
-    def result(self) -> Json:
+    def result(self, now: Instant) -> Json:
+        """The story; where it is not over, as long as it has lasted by then."""
+        if not self.over:
+            self._now = max(now, self._now)
         if self._waiting:
             self._waits[-1].end(self._now, "the record ends")
         waits = [wait.json() for wait in self._waits]
-        ran = [run["ran_s"] for run in self._runs if "ran_s" in run]
+        ran = [self._ran(run) for run in self._runs]
         lost = [run["lost_slot_h"] for run in self._runs if run.get("lost_slot_h") is not None]
         return {
             "trace": self._header.trace,
@@ -307,6 +314,12 @@ class _Reader:
                 "lost_slot_h": sum(lost),
             },
         }
+
+    def _ran(self, run: Json) -> float:
+        """Seconds, of one that still runs those up to the end of the story."""
+        if "ran_s" in run or run["started_s"] is None or run["ended_s"] is not None:
+            return float(run.get("ran_s", 0.0))
+        return max(0.0, self._now / SECOND - run["started_s"])
 
 
 _FACTS = {

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from mirab.core.queues import Rank, rank
 from mirab.model.codec import decode, encode
 from mirab.model.events import REQUEUED, Outcome, goes_back
+from mirab.model.nodelists import compress
 from mirab.model.resources import Allocation, Cluster, nodes_of
 from mirab.model.units import SECOND, Instant
 from mirab.model.workloads import Workload
@@ -136,7 +137,7 @@ class Wait:
 
 
 def node_ranges(cluster: Cluster, allocation: Allocation) -> list[str]:
-    """The names of the allocation's nodes, neighbours folded: ``["n001-n008", "n011"]``."""
+    """The names of the allocation's nodes, neighbours folded: ``["n[001-008]", "n011"]``."""
     names = cluster.pools[allocation.pool].nodes
     ranges: list[list[int]] = []
     for number in nodes_of(allocation.mask):
@@ -144,4 +145,4 @@ def node_ranges(cluster: Cluster, allocation: Allocation) -> list[str]:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    return [names[low] if low == high else f"{names[low]}-{names[high]}" for low, high in ranges]
+    return [compress(names[low : high + 1]) for low, high in ranges]

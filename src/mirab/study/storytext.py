@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
 from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 from typing import Any, TypeAlias
 
 from mirab.model.units import HOUR, SECOND
@@ -26,7 +28,7 @@ _AFTER = {
 }
 _ENDS = {
     "COMPLETED": "finished",
-    "FAILED": "ended by its own failure",
+    "FAILED": "failed",
     "PREEMPTED": "stopped",
     "NODE_FAIL": "lost its node",
     "CANCELLED": "cancelled while running",
@@ -35,11 +37,19 @@ _ENDS = {
     "REQUEUED": "stopped, as its user asked",
     "REFUSED": "was not started after all",
 }
+_OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
+"""Ends after which nothing is done again."""
+_SHELL = {126: "the command could not be executed", 127: "no such command"}
+"""Exit codes by which shells, and mirab as they do, say that nothing was executed."""
 
 
-def tell(story: Json) -> str:
-    """The story as lines of at most 100 columns."""
-    names = _names(story)
+_LEAST_TOLD = 0.05
+"""Slot-hours below which nothing is said of work that was lost."""
+
+
+def tell(story: Json, zone: tzinfo | None = None) -> str:
+    """The story as lines of at most 100 columns, on the reader's clock (None = this machine's)."""
+    names = _names(story, zone)
     lines = [*_heading(story, names), ""]
     advised: set[str] = set()
     waits = [_wait_lines(wait, names, advised) for wait in story["waits"]]
@@ -53,9 +63,9 @@ def tell(story: Json) -> str:
     return printable("\n".join([*lines, "", *_wrap(_conclusion(story, names), "")]) + "\n")
 
 
-def _names(story: Json) -> Names:
+def _names(story: Json, zone: tzinfo | None) -> Names:
     origin = story["origin_unix_s"]
-    return Names(None if origin is None else round(origin * SECOND), story["unit"])
+    return Names(None if origin is None else round(origin * SECOND), story["unit"], zone)
 
 
 def _at(seconds: float, names: Names) -> str:
@@ -231,11 +241,33 @@ def _stop_lines(run: Json, names: Names) -> list[str]:
 def _end_lines(run: Json, unit: str, names: Names) -> list[str]:
     if run["ended_s"] is None:
         return []
-    text = f"{_ENDS.get(run['outcome'], run['outcome'])} after {span(run.get('ran_s', 0.0))}"
+    code = exit_words(run.get("exit_code")) if run["outcome"] == "FAILED" else ""
+    text = f"{_ENDS.get(run['outcome'], run['outcome'])}{code} after {span(run.get('ran_s', 0.0))}"
     if run.get("lost_s"):
-        hours = f"{run['lost_slot_h']:,.1f} {slot_word(unit, 1)}-hours"
-        text += f"; {span(run['lost_s'])} of it had not been saved and is to be repeated ({hours})"
+        hours = f" ({run['lost_slot_h']:,.1f} {slot_word(unit, 1)}-hours)" if _told(run["lost_slot_h"]) else ""
+        again = "" if run["outcome"] in _OVER else " and is to be repeated"
+        text += f"; {span(run['lost_s'])} of it had not been saved{again}{hours}"
     return _wrap(text, f"{_at(run['ended_s'], names)}  ")
+
+
+def _told(lost: float) -> bool:
+    return lost >= _LEAST_TOLD
+
+
+def exit_words(code: int | None) -> str:
+    """What an exit code says: `` with exit code 137 (ended by SIGKILL)``; nothing where it is not known, or 0."""
+    if not code:
+        return ""
+    return f" with exit code {code}{_meaning(code)}"
+
+
+def _meaning(code: int) -> str:
+    if code in _SHELL:
+        return f" ({_SHELL[code]})"
+    try:
+        return f" (ended by {signal.Signals(code - 128).name})"
+    except ValueError:
+        return ""
 
 
 # --- the end -------------------------------------------------------------------------------------------------------
@@ -243,12 +275,14 @@ def _conclusion(story: Json, names: Names) -> str:
     totals, state = story["totals"], story["state"]
     where = "" if story.get("live") else " where the record ends"
     ends = {"waiting": f"still waiting{where}", "running": f"still running{where}"}
-    text = f"{ends.get(state, _ENDS.get(state, state))}: waited {span(totals['wait_s'])} in all"
+    last = story["runs"][-1] if story["runs"] else {}
+    code = exit_words(last.get("exit_code")) if state == "FAILED" else ""
+    text = f"{ends.get(state, _ENDS.get(state, state))}{code}: waited {span(totals['wait_s'])} in all"
     text += f", ran {span(totals['ran_s'])} in {plural(totals['attempts'], 'attempt')}"
     if totals["preemptions"]:
         text += f", was preempted {times_word(totals['preemptions'])}"
-    if totals["lost_slot_h"]:
-        text += f" and repeated {totals['lost_slot_h']:,.1f} {names.slot}-hours"
+    if _told(totals["lost_slot_h"]):
+        text += f" and lost {totals['lost_slot_h']:,.1f} {names.slot}-hours of work"
     return f"In short: {text}."
 
 

@@ -13,8 +13,11 @@ def action(reason: why.Reason, names: Names) -> str:
     match reason:
         case why.NoFreeGpus():
             more = reason.nodes - reason.nodes_free
+            need = f"{plural(more, 'more node')} must come free for it"
+            if reason.nodes == reason.gpus_per_node == 1:
+                return f"{names.slots(1)} must come free for it"
             asked = "fewer nodes" if reason.nodes > 1 else f"fewer {names.many}"
-            return f"{plural(more, 'more node')} must come free for it; asking for {asked} may start it before"
+            return f"{need}; asking for {asked} may start it before"
         case why.AwaitingCheckpoint() | why.AwaitingVictims() | why.HoldsNodes():
             return "Nothing: its turn has come, and it starts when they have gone"
         case why.BehindOwn():

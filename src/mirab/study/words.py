@@ -70,7 +70,9 @@ def _in_order(reason: why.InOrder, names: Names) -> str:
     stood = f"{reason.account} stood at {standing(reason.ratio)} of its share"
     if names.order != "budget":
         return f"its turn came in the order of policy {names.order} and enough was free; {stood}"
-    side = "below its share, so it went before all that are not" if reason.owed else "at or above its share"
+    side = "at or above its share" if reason.ratio >= 1 else "without a minimum it goes after all that is charged"
+    if reason.owed:
+        side = "below its share, so it went before all that are not"
     return f"its turn came and enough was free: {stood} ({side})"
 
 

@@ -18,6 +18,7 @@ from mirab.service.desk.holding import read
 from mirab.service.views.moments import iso
 from mirab.study import words
 from mirab.study.formats import Names, plural, span
+from mirab.study.storytext import exit_words
 
 Part: TypeAlias = dict[str, Any]
 LINES_MOST = 60
@@ -178,8 +179,9 @@ def _ended(each: Any, _: Teller) -> Line:
         fact.Outcome.TIMEOUT: "reached its time limit", fact.Outcome.LAUNCH_FAILED: "could not be started",
         fact.Outcome.REQUEUED: "has stopped, and is in the queue again",
     }[each.outcome]  # fmt: skip
-    code = f", exit code {each.exit_code}" if each.exit_code else ""
-    lost = f"; {span(each.lost / SECOND)} of work has to be done again" if each.lost else ""
+    code = exit_words(each.exit_code) if each.outcome in (fact.Outcome.FAILED, fact.Outcome.LAUNCH_FAILED) else ""
+    again = "has to be done again" if each.outcome in fact.REQUEUED else "was not saved"
+    lost = f"; {span(each.lost / SECOND)} of work {again}" if each.lost and each.lost >= SECOND else ""
     return Line("ends", each.outcome.value.lower().replace("_", " "), f"{word}{code}{lost}", _job_of(each.run_id))
 
 

@@ -21,6 +21,7 @@ from mirab.service.views.moments import iso
 from mirab.service.views.waiting import CODES, NEW, NEW_SENTENCE, reason_of_pending
 from mirab.study import words
 from mirab.study.formats import Names
+from mirab.study.storytext import exit_words
 
 if TYPE_CHECKING:
     from mirab.store import Store
@@ -114,7 +115,19 @@ def _reason(row: JobRow, why: Why | None, names: Names) -> tuple[str, str]:
         return STARTING, "it has been given its nodes and is being started"
     if row.state is JobState.COMPLETING:
         return STOPPING, "it was told to stop and has not gone yet"
-    return "", ""
+    return "", ended(row)
+
+
+def ended(row: JobRow) -> str:
+    """How it ended where that was not as it should and nobody meant it; "" = otherwise."""
+    match row.state:
+        case JobState.FAILED:
+            return f"it failed{exit_words(row.exit_code)}"
+        case JobState.TIMEOUT:
+            return "it reached its time limit"
+        case JobState.NODE_FAIL:
+            return "its node failed, and it was not to be started again"
+    return ""
 
 
 def _held(reason: HoldReason | None, text: str, names: Names) -> tuple[str, str]:

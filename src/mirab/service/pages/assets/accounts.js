@@ -3,7 +3,7 @@
 import { get, getIfThere } from "/assets/api.js";
 import { trendChart } from "/assets/charts.js";
 import { el } from "/assets/dom.js";
-import { ABSENT, count, hours, ratio, share } from "/assets/format.js";
+import { ABSENT, count, hours, plural, ratio, share } from "/assets/format.js";
 import { accountLink, address, bar, empty, facts, link, note, section, table, time } from "/assets/parts.js";
 
 export default { title: (data, { name }) => name || "Accounts", load, view };
@@ -135,8 +135,8 @@ function one(data, { name, width }) {
       ["Delivered", account.delivered_h === null ? "" : `${hours(account.delivered_h)} GPU-h`],
       ["Debt", account.debt_h === null ? "" : `${hours(account.debt_h)} GPU-h`],
       ["Debt leaves the window", debt && debt.debt_h >= 0.05 ? el("span", null, "from ", time(debt.leaves_from), " on, all of it by ", time(debt.gone_by), " if nothing is paid") : ""],
-      ["Running", `${count(account.running_gpus)} GPUs`],
-      ["Waiting", link(address("/queue", { show: "waiting", account: name }), `${count(account.waiting_jobs)} jobs for ${count(account.waiting_gpus)} GPUs`)],
+      ["Running", plural(account.running_gpus, "GPU")],
+      ["Waiting", link(address("/queue", { show: "waiting", account: name }), `${plural(account.waiting_jobs, "job")} for ${plural(account.waiting_gpus, "GPU")}`)],
       ["Owner", term.owner], ["Review", term.review ? review(term) : ""], ["Hypothesis", term.hypothesis],
       ["At its last review", term.outcome]])),
     section("Its ratio", formula(account)),

@@ -10,14 +10,14 @@ export function whyView(why, job) {
     return null;
   }
   return section("Why it waits",
-    why.blockers.length ? el("ol", { class: "blockers" }, why.blockers.map(blocker)) : null,
+    why.blockers.length ? el("ol", { class: "blockers" }, why.blockers.map((each) => blocker(each, job))) : null,
     why.level ? note(why.level) : null,
     why.whatif.length ? rehearsed(why.whatif) : null,
     why.ahead.length > 1 ? contenders(why.ahead) : null);
 }
 
-function blocker(each) {
-  return el("li", null, el("p", null, each.fact, each.about ? [" (said of job ", jobLink(each.about), ", the first of its queue)"] : null),
+function blocker(each, job) {
+  return el("li", null, el("p", null, each.fact, each.about && each.about !== job.id ? [" (said of job ", jobLink(each.about), ", the first of its queue)"] : null),
     each.action ? el("p", { class: "soft" }, coded(each.action)) : null,
     each.removes.length ? el("p", { class: "soft" }, "In its way: ", listed(each.removes)) : null);
 }
