@@ -25,7 +25,7 @@ from mirab.service.views.contenders import Order, Standing, order
 from mirab.service.views.moments import iso
 from mirab.service.views.rehearsals import looked
 from mirab.service.views.shares import hours, scaled_hours
-from mirab.service.views.waiting import CODES, NEW, ahead_of, names_of, reason_of_pending
+from mirab.service.views.waiting import CODES, NEW, READER_ZONE, ahead_of, names_of, reason_of_pending
 from mirab.study import whywords, words
 from mirab.study.formats import Names
 from mirab.study.journalfile import Header
@@ -41,6 +41,8 @@ AHEAD_NAMED = 20
 STORY_RECORDS = 2_000
 """A life of so many records is told with what the others did meanwhile; a longer one from its own records."""
 OWN_RECORDS = 1_000
+BEFORE = 200
+"""Records before its submission that are read too: who of its own waited already."""
 COMING = ("HoldsNodes", "AwaitingVictims", "AwaitingCheckpoint")
 """Reasons to wait of those whose start is settled."""
 KEPT = 256
@@ -155,7 +157,7 @@ class WhyView:
         made = answer or WhyAnswer(id=row.id, state=row.state.value, at=iso(now), headline="")
         if story is None:
             return made.model_copy(update={"headline": made.headline or "nothing was recorded about it"})
-        text = tell(story)
+        text = tell(story, READER_ZONE.get())
         return made.model_copy(update={"story": story, "text": text, "headline": made.headline or _last_line(text)})
 
     def _story(self, row: JobRow) -> dict[str, Any] | None:
@@ -165,14 +167,15 @@ class WhyView:
             return None
         with self._live.reading() as state:
             header = Header("", state.policy, state.cluster, state.budgets, 0, 0, 0, "")
-        return story_of(header, workload, self._records(own))
+        now, zone = self._live.now(), READER_ZONE.get()
+        return story_of(header, workload, self._records(own), now, zone)
 
     def _records(self, own: list[tuple[int, str, str]]) -> Iterator[tuple[Any, Any]]:
         first, last = own[0][0], own[-1][0]
         if last - first > STORY_RECORDS:
             yield from ((json.loads(facts), json.loads(plan)) for _, facts, plan in own)
             return
-        after = first - 1
+        after = max(0, first - 1 - BEFORE)
         while after < last:
             page = self._live.store.decisions(after=after, limit=500)
             for seq, facts, plan in page:
