@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mirab.cli.exits import UnusableError, report
 from tests.cli.conftest import ROWS, Mirab, write_log
 
 
@@ -59,6 +62,9 @@ def test_a_policy_that_is_not_known(mirab: Mirab, log: Path) -> None:
         ("window", "write name=value"),
         ("window=7", "write a duration"),
         ("margin=0.1", "write a percentage"),
+        ("headroom=200%", "from 0% to 100%"),
+        ("holds_max=-1", "a whole number of at most nine digits"),
+        ("holds_max=12345678901", "a whole number of at most nine digits"),
         ("backfill=easy", "contract|limit|any|none"),
     ],
 )
@@ -112,6 +118,82 @@ def test_a_log_without_jobs(mirab: Mirab, tmp_path: Path, content: str) -> None:
     said = mirab("sim", path)
     assert said.code == 1
     assert "empty.csv" in said.sentence
+
+
+def test_a_csv_with_other_columns_is_told_which_are_needed(mirab: Mirab, tmp_path: Path) -> None:
+    path = tmp_path / "other.csv"
+    path.write_text("start,team,cards\n0,red,8\n", encoding="utf-8")
+    said = mirab("sim", path)
+    assert said.code == 1
+    assert "other.csv:1: has no known form; it begins with 'start,team,cards'" in said.sentence
+    assert "a header with submit_s, run_s and nodes or gpus_per_node" in said.sentence
+
+
+def test_a_packed_log_that_breaks_off_in_its_first_line(mirab: Mirab, tmp_path: Path) -> None:
+    path = tmp_path / "broken.csv.gz"
+    path.write_bytes(gzip.compress(("submit_s,account,user," + "".join(map(str, range(9999)))).encode())[:200])
+    said = mirab("sim", path)
+    assert said.code == 1
+    assert "cut short" in said.sentence
+    assert said.sentence.endswith("fetch it again.")
+
+
+@pytest.mark.parametrize("group", ["budget", "token", "node", "db", "slurm", "except", "rollout"])
+def test_a_group_without_a_command_names_its_commands(mirab: Mirab, group: str) -> None:
+    said = mirab(group)
+    assert said.code == 2
+    assert re.match(rf"mirab: mirab {group} needs one of its commands: [a-z-]+(, [a-z-]+)+\. See", said.sentence)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(("logs", "x"), "'x' is not one job"), (("logs", "3_[0-2]"), "a task 12_3")]
+)
+def test_a_job_is_not_asked_for_by_a_word(mirab: Mirab, words: tuple[str, ...], told: str) -> None:
+    said = mirab(*words, "--server", "http://127.0.0.1:1")
+    assert said.code == 2
+    assert told in said.sentence
+
+
+def test_what_is_revoked_is_named_by_its_id_not_by_itself(mirab: Mirab) -> None:
+    said = mirab("token", "revoke", "mirab_7mojwk9INyXAnE", "--server", "http://127.0.0.1:1")
+    assert said.code == 2
+    assert "`mirab token ls` shows the ids" in said.sentence
+    assert "7mojwk9INyXAnE" not in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--pretend-gpus", "99999999999"), "--pretend-gpus cannot be '99999999999': write a whole number from 0 to"),
+        (("--pretend-nodes", "two"), "--pretend-nodes cannot be 'two': write a whole number from 1 to"),
+        (("--state-dir", __file__), "test_wrong_input.py is a file: name a folder"),
+        (("--listen", "127.0.0.1:99999"), "write HOST:PORT"),
+        (("--backend", "kube"), "choose one of local, slurm, null"),
+    ],
+)
+def test_a_service_with_settings_that_make_no_sense(mirab: Mirab, words: tuple[str, ...], told: str) -> None:
+    said = mirab("serve", *words)
+    assert said.code == 2
+    assert told in said.sentence
+
+
+@pytest.mark.parametrize("error", [UnusableError("squeue failed:\nno host\nno way"), ValueError("a\n\nb")])
+def test_whatever_a_program_said_becomes_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    report(error)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("no such thing", "no such thing."),
+        ("it is wrong.", "it is wrong."),
+        ("did you mean owner?.", "did you mean owner?"),
+    ],
+)
+def test_a_sentence_has_one_mark_at_its_end(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report(UnusableError(words))
+    assert capsys.readouterr().err == f"mirab: {told}\n"
 
 
 def test_what_is_no_log_at_all(mirab: Mirab, tmp_path: Path) -> None:

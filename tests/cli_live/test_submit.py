@@ -173,7 +173,7 @@ def test_a_script_that_is_not_there(mirab: Mirab, double: Double, tmp_path: Path
 def test_the_servers_refusal_is_the_sentence(mirab: Mirab, double: Double, script: Path) -> None:
     double.special = lambda asked: problem(403, "ann may not submit for blue: ask its manager for access")
     said = mirab("submit", script)
-    assert (said.code, said.sentence) == (4, "mirab: ann may not submit for blue: ask its manager for access")
+    assert (said.code, said.sentence) == (4, "mirab: ann may not submit for blue: ask its manager for access.")
 
 
 def test_without_a_server_the_sentence_says_what_to_do(

@@ -125,7 +125,7 @@ PEOPLE = "owner: o, approver: p, reason: r"
         ("budgets:\n  a: {share: 6%}\n  a: {share: 7%}\n", r":3: the key 'a' stands twice: keep one"),
         ("policy: {window: 7}\n", r":1: window: window cannot be '7': write a duration above 0"),
         ("policy:\n  windows: 7d\n", r":2: policy has no key 'windows': did you mean window\?"),
-        ("policy: {margin: 10}\n", r":1: margin: margin cannot be '10': write a percentage such as 10%"),
+        ("policy: {margin: 10}\n", r":1: margin: margin cannot be '10': write a percentage from 0% to 1000%"),
         ("policy: {min_runtime_cap: 1:00:00}\n", r"min_runtime_cap cannot be '1:00:00': write a duration"),
         ("policy: fivo\n", r":1: policy: no stock policy 'fivo': did you mean fifo\?"),
         (
@@ -320,7 +320,7 @@ def test_rules_can_ask_for_the_name_of_a_job(tmp_path: Path) -> None:
         ("contract: {rules: [{match: {slots: 2-1}}]}\n", r":1: slots: '2-1' is not a size: write 4, 1-2, <=2 or >8"),
         ("contract: {rules: [{match: {slots: 2, gpus: 2}}]}\n", r":1: match names both gpus and slots"),
         ("contract: {resume: maybe}\n", r":1: resume: 'maybe' is neither yes nor no"),
-        ("rules: []\n", r":1: the file has no key 'rules': known are contract"),
+        ("rules: []\n", r":1: the file has no key 'rules': known is contract"),
         ("", r":1: the file has no 'contract': add it"),
     ],
 )

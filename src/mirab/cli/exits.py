@@ -65,7 +65,9 @@ class ReaderGoneError(Exception):
 
 
 def _own(error: BaseException) -> str:
-    return str(error)
+    """The error's own words, on one line and with one mark at their end, whoever wrote them."""
+    words = " ".join(str(error).split()).removesuffix(".")
+    return words if words.endswith(("?", "!")) else f"{words}."
 
 
 def _nothing(_: BaseException) -> str:
@@ -75,9 +77,25 @@ def _nothing(_: BaseException) -> str:
 def _usage(error: BaseException) -> str:
     assert isinstance(error, click.ClickException)
     context = getattr(error, "ctx", None)
+    if isinstance(error, _NO_COMMAND):
+        return _which(context)
     hint = f" See '{context.command_path} --help'." if context is not None else ""
     message = error.format_message().rstrip(".")
-    return f"{message}{'' if message.endswith('?') else '.'}{hint}"
+    return f"{message}{'' if message.endswith(('?', '?)')) else '.'}{hint}"
+
+
+_NO_COMMAND: type[Exception] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""From click 8.2 on; before, a group without a command showed its help and was content."""
+
+
+def _which(context: click.Context | None) -> str:
+    """A group was named without one of its commands."""
+    assert context is not None
+    assert isinstance(context.command, click.Group)
+    name = context.command_path
+    return (
+        f"{name} needs one of its commands: {', '.join(context.command.list_commands(context))}. See '{name} --help'."
+    )
 
 
 _OS_ADVICE = {

@@ -57,6 +57,17 @@ def parse_ids(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
+def parse_id(word: str) -> str:
+    """The id of one job, ``7``, or of one task, ``12_3``.
+
+    Raises:
+        InvalidError: it is neither.
+    """
+    if _ID.fullmatch(word) is None:
+        raise InvalidError(f"{word!r} is not one job: write a number such as 7, or a task 12_3.")
+    return word
+
+
 def _one_id(part: str) -> list[str]:
     if _ID.fullmatch(part):
         return [part]

@@ -10,6 +10,7 @@ import click
 from mirab.cli.client import Client
 from mirab.cli.connection import connected
 from mirab.cli.following import output, write_out
+from mirab.cli.jobs import parse_id
 from mirab.cli.output import emit, to_json
 
 
@@ -27,7 +28,7 @@ def command(
     """Print what JOB, or a task such as 12_3, has written so far; with -f go on until it has ended."""
     if tail is not None and follow:
         raise click.UsageError("--tail and --follow exclude each other", click.get_current_context())
-    chunks = output(client, job, attempt=attempt, stream="err" if error else "out", follow=follow)
+    chunks = output(client, parse_id(job), attempt=attempt, stream="err" if error else "out", follow=follow)
     if tail is not None:
         chunks = last_lines(chunks, tail)
     if as_json:

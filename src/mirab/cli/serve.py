@@ -39,6 +39,8 @@ def command(config: str | None, **flags: str | None) -> int:
     for name in (settings.cluster, Path(settings.policy) if settings.policy.endswith((".yaml", ".yml")) else None):
         if name is not None:
             check_input(os.fspath(name))
+    if os.path.isfile(settings.state_dir):
+        raise click.UsageError(f"--state-dir: {settings.state_dir} is a file: name a folder, or one to be made")
     return _serve(settings)
 
 

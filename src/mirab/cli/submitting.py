@@ -156,15 +156,10 @@ def _script(path: str, data: bytes) -> BatchScript:
     except UnicodeDecodeError as error:
         raise InvalidError(f"{path} is not a text in UTF-8, so it is no script; {PROGRAM}.") from error
     except ScriptError as error:
-        raise InvalidError(f"{path}: {_ended(error)}") from error
+        raise InvalidError(f"{path}: {error}") from error
     for warning in script.warnings:
         say(f"mirab: {path}, {warning}.")
     return script
-
-
-def _ended(error: Exception) -> str:
-    """The message as a sentence that ends."""
-    return str(error) if str(error).endswith("?") else f"{error}."
 
 
 def request_of(client: Client, work: Work, flags: Flags, **fixed: Any) -> dict[str, Any]:
@@ -178,7 +173,7 @@ def request_of(client: Client, work: Work, flags: Flags, **fixed: Any) -> dict[s
     try:
         body = job_request(gathered(work.script, environment, flags), around)
     except WishError as error:
-        raise InvalidError(_ended(error)) from error
+        raise InvalidError(str(error)) from error
     body.setdefault("name", work.name)
     body["argv"] = list(work.argv)
     if work.script is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -9,10 +10,12 @@ import click
 from mirab.cli.client import Client, at
 from mirab.cli.clock import near
 from mirab.cli.connection import JSON_OPTION, connected
+from mirab.cli.exits import InvalidError
 from mirab.cli.grid import Column, table, terminal_width
 from mirab.cli.output import emit, say, to_json
 
 ROLES = ("researcher", "manager", "operator", "admin")
+_ID = re.compile(r"[0-9a-f]{1,64}")
 COLUMNS = (
     Column("ID"),
     Column("USER", least=6),
@@ -129,6 +132,8 @@ def _row(token: dict[str, Any]) -> list[str]:
 @connected
 def revoke(client: Client, ids: tuple[str, ...], as_json: bool) -> None:
     """From now on these tokens are worth nothing."""
+    if not all(_ID.fullmatch(token_id) for token_id in ids):
+        raise InvalidError("a token is revoked by its id, not by itself: `mirab token ls` shows the ids.")
     for token_id in ids:
         client.send("DELETE", at("tokens", token_id))
     if as_json:

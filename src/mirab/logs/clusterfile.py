@@ -177,7 +177,7 @@ def _node_names(pool: str, entry: Entry) -> list[NodeName]:
 
 def _count(text: str) -> int:
     if not (text.isdigit() and text.isascii()):
-        raise ValueError(f"{text!r} is not a whole number")
+        raise ValueError(f"{text!r} is not a whole number: write such as 8")
     return count(text)
 
 

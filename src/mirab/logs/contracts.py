@@ -192,7 +192,7 @@ def _rule(entry: Entry) -> Rule:
     size = match.get("slots", match.get("gpus"))
     terms = Terms(**{key: found[key].parsed(key, _PARSE[key]) for key in Terms._fields if key in found})
     new_label = found["label"].text("label") if "label" in found else None
-    bounds = size.parsed("slots", parse_range) if size is not None else (0, 10**9)
+    bounds = size.parsed("gpus" if "gpus" in match else "slots", parse_range) if size is not None else (0, 10**9)
     return Rule(**patterns, slots=bounds, terms=terms, new_label=new_label)
 
 

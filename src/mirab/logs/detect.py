@@ -160,6 +160,11 @@ def _unknown(source: Source, first: str) -> LogError:
         return LogError("is a table of nodes", source.path, 1, "give it with --cluster, and the pods as the log")
     if first.split()[:1] == ["JobID"]:
         return LogError("is sacct's table for people", source.path, 1, f"add --parsable2: {sacct.COMMAND}")
+    if source.cut_short:
+        return LogError(f"has no known form, and {source.cut_short}", source.path, 1, "fetch it again")
     shown = first[:80] + ("..." if len(first) > 80 else "")
-    hint = "for sacct without header name its columns with --columns; else rename the header to the native form's"
+    hint = (
+        "mirab's own form has a header with submit_s, run_s and nodes or gpus_per_node, best also account and user; "
+        "for sacct without header name its columns with --columns"
+    )
     return LogError(f"has no known form; it begins with {shown!r}", source.path, 1, hint)

@@ -67,10 +67,10 @@ def count(text: str, most: int = MOST_SLOTS) -> int:
     if number.endswith(".0"):
         number = number[:-2]
     if not (number.isdigit() and number.isascii()) or len(number) > 15:
-        raise ValueError(f"{text[:30]!r} is not a count")
+        raise ValueError(f"{text[:30]!r} is not a whole number from 0 to {most:,}")
     value = int(number)
     if value > most:
-        raise ValueError(f"{text[:30]} is out of range")
+        raise ValueError(f"{text[:30]} is more than {most:,}")
     return value
 
 

@@ -88,7 +88,7 @@ Value: TypeAlias = "str | dict[str, Entry] | list[Entry]"
 def advice(word: str, known: list[str]) -> str:
     """The known word that was probably meant, else all of them."""
     close = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+    return f"did you mean {close[0]}?" if close else f"known {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

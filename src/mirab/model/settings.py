@@ -23,8 +23,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "unknown_accounts": ("refuse", "zero"),
 }
-PER_MILLE = ("margin", "headroom")
-"""Settings held in parts per thousand and written in per cent."""
+MOST_PER_CENT = {"margin": 1_000, "headroom": 100}
+"""Settings held in parts per thousand and written in per cent, with the most that makes sense."""
 POSITIVE = ("window", "half_life", "review", "start_timeout")
 """Durations that cannot be 0."""
 LONGEST = 36_525 * DAY
@@ -53,8 +53,8 @@ class Setting:
         forms = {
             "choice": "|".join(CHOICES.get(self.name, ())),
             "duration": f"a duration {'above 0, ' if self.name in POSITIVE else ''}such as 90s, 15m, 8h or 7d",
-            "percentage": "a percentage such as 10%",
-            "count": "a whole number",
+            "percentage": f"a percentage from 0% to {MOST_PER_CENT.get(self.name, 100)}%, such as 10%",
+            "count": "a whole number of at most nine digits",
         }
         return forms[self.kind] + (" or none" if self.optional else "")
 
@@ -74,7 +74,7 @@ def settings() -> dict[str, Setting]:
 def _kind(name: str, annotation: str) -> tuple[str, bool]:
     if name in CHOICES:
         return "choice", False
-    if name in PER_MILLE:
+    if name in MOST_PER_CENT:
         return "percentage", False
     return ("duration" if annotation.startswith("Duration") else "count"), annotation.endswith("| None")
 
@@ -113,7 +113,7 @@ def _parse(setting: Setting, text: str) -> Value:
         return text
     if setting.kind == "duration":
         return _parse_duration(setting.name, text)
-    return _parse_per_mille(text) if setting.kind == "percentage" else _parse_count(text)
+    return _parse_per_mille(setting.name, text) if setting.kind == "percentage" else _parse_count(text)
 
 
 def _parse_duration(name: str, text: str) -> int:
@@ -123,14 +123,17 @@ def _parse_duration(name: str, text: str) -> int:
     return span
 
 
-def _parse_per_mille(text: str) -> int:
-    """Parts per thousand of ``10%``, ``2.5%`` or ``0``; up to 1,000 %."""
+def _parse_per_mille(name: str, text: str) -> int:
+    """Parts per thousand of ``10%``, ``2.5%`` or ``0``."""
     match = re.fullmatch(r"(\d{1,4})(?:\.(\d))?\s*%", text)
     if match is None:
         if text == "0":
             return 0
         raise ValueError
-    return int(match.group(1)) * 10 + int(match.group(2) or 0)
+    value = int(match.group(1)) * 10 + int(match.group(2) or 0)
+    if value > MOST_PER_CENT[name] * 10:
+        raise ValueError
+    return value
 
 
 def _parse_count(text: str) -> int:

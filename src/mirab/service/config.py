@@ -186,10 +186,9 @@ class Stated:
         return ConfigError(f"{self.where} cannot be {self.text!r}: {what}")
 
     def count(self, least: int = 1, most: int = 100_000) -> int:
-        if not (self.text.isdigit() and self.text.isascii() and len(self.text) < 10):
-            raise self.wrong("write a whole number")
-        if not least <= int(self.text) <= most:
-            raise self.wrong(f"it may be {least:,} to {most:,}")
+        whole = self.text.isdigit() and self.text.isascii() and len(self.text) < 10
+        if not whole or not least <= int(self.text) <= most:
+            raise self.wrong(f"write a whole number from {least:,} to {most:,}")
         return int(self.text)
 
     def choice(self, known: tuple[str, ...]) -> str:

@@ -188,7 +188,7 @@ def _changes(state: State, intents: Intents, wanted: Wanted, began: Beginning) -
         wrong = extends(wanted.cluster, state.cluster)
         if wrong:
             raise RecoverError(
-                f"the cluster is not the one that the ledger knows: {wrong}. Or begin a new ledger with another "
+                f"the cluster is not the one that the ledger knows: {wrong}; or begin a new ledger with another "
                 "--state-dir and --db"
             )
         yield ClusterChanged(now, wanted.cluster)
