@@ -249,3 +249,10 @@ def test_a_copy_works_and_leaves_nothing() -> None:
     assert kept == [1]
     with pytest.raises(CopyError, match="KeyError"):
         Copy(lambda: dict[str, int]()["nothing"]).result()
+
+
+def test_an_instant_that_has_passed_is_no_bound() -> None:
+    """The hold is over and the gang still waits: what keeps it named no time, and a promise of "now" would be broken."""
+    state, _, gang = one_waits()
+    state.advance(state.holds[gang].until)
+    assert bound_of(state, gang) is None

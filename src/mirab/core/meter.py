@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from math import isqrt
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.units import MINUTE, Charge, ChargeRate, Duration, Instant
 
 _COMPACT_AFTER = 512
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Meter:
     """An amount that grows at a rate which changes now and then.
 
@@ -86,6 +89,7 @@ DECAY_PERIOD: Duration = 5 * MINUTE
 """Usage decays in steps of this length, as Slurm's PriorityCalcPeriod does."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class DecayedMeter:
     """Usage that halves every `half_life`, decayed once each `DECAY_PERIOD` (Slurm's PriorityDecayHalfLife).
 
@@ -168,6 +172,7 @@ def _power(base: float, exponent: int) -> float:
     return result
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Commitment:
     """What running work has been promised and has not used yet: the sum of rate x (until - now).
 

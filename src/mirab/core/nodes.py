@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.resources import Allocation, Pool, nodes_of
 from mirab.model.units import ChargeRate, Instant, NodeMask, RunId
 
@@ -26,6 +28,7 @@ class Health(Enum):
     DOWN = "down"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Bank:
     """Free slots, and (where work asks for them) used cores and memory, of one pool."""
 
@@ -48,8 +51,7 @@ class Bank:
 
     def copy(self) -> Bank:
         """A scratch copy: a list of integers, nothing per node but what asked for cores or memory."""
-        twin = object.__new__(Bank)
-        twin.pool, twin.slots, twin.total = self.pool, self.slots, self.total
+        twin = Bank(self.pool)
         twin.free = self.free.copy()
         twin.cpus, twin.memory = (self.cpus.copy(), self.memory.copy()) if self.cpus or self.memory else ({}, {})
         return twin
@@ -126,6 +128,7 @@ def give(free: list[NodeMask], nodes: NodeMask, width: int) -> None:
                 break
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class NodeState:
     """A node that is not simply up, and what runs on it."""
 

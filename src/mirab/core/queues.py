@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeAlias
 
+from mypy_extensions import mypyc_attr
+
 from mirab.core.meter import Commitment, usage_meter
 from mirab.model.plans import Waiting
 from mirab.model.resources import Shape
@@ -31,6 +33,7 @@ Size: TypeAlias = tuple[tuple[tuple[int, int], ...], int]
 """((pool, slots per node), ...) and how many nodes: what decides whether free nodes are enough."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Pending:
     """A workload that waits. `attempt` is the number its next run will have."""
 
@@ -45,6 +48,7 @@ class Pending:
         """The last reason recorded for it."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class ShapeInfo:
     """What is worked out once for each distinct shape, and the queues that wait with it, by account."""
 
@@ -93,6 +97,7 @@ class ShapeInfo:
         self.queues: dict[str, dict[UserName, Queue]] = {}
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class User:
     """A user inside one leaf account: own usage, own commitment, own queues."""
 
@@ -108,6 +113,7 @@ class User:
         self.queues: dict[Shape, Queue] = {}
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Queue:
     """The pending workloads of one user in one account with one shape, in the user's order."""
 

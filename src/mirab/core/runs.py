@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.resources import Allocation
 from mirab.model.units import FOREVER, Charge, ChargeRate, Duration, Instant, RunId, WorkloadId
 from mirab.model.workloads import Workload
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from mirab.core.shares import Account
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Run:
     """One attempt, from the decision to start it until its GPUs are free.
 

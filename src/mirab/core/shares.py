@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf
 
+from mypy_extensions import mypyc_attr
+
 from mirab.core.meter import Commitment, Meter, usage_meter
 from mirab.core.queues import Queue, ShapeInfo, User
 from mirab.core.runs import Run
@@ -25,6 +27,7 @@ REST = "*"
 """Name of the implicit child of an inner account: it holds what the children leave."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Window:
     """The sliding window over time, and over the cumulative capacity that entitlements are metered against."""
 
@@ -56,6 +59,7 @@ class Window:
         self._at = now - 1
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Account:
     """One node of the tree.
 

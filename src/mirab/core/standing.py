@@ -6,17 +6,16 @@ from math import inf
 
 from mirab.core.queues import User
 from mirab.core.shares import Account, compared, parting
+from mirab.core.space import Space
 from mirab.core.state import State
 from mirab.model.units import WHOLE, Charge, Instant
 
 
-class Standings:
-    """Ratios and usages in a decision, each worked out once and kept up to date."""
+class Standings(Space):
+    """Who stands where over the room there is: ratios and usages, each worked out once and kept up to date."""
 
     def __init__(self, state: State, now: Instant) -> None:
-        self.state = state
-        self.policy = state.policy
-        self.now = now
+        super().__init__(state, now)
         self.givers: dict[tuple[Account, Charge], list[Account]] = {}
         self.rivals: dict[Account, list[tuple[Account, Account, float]]] = {}
         self.above_share: list[Account] | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from mypy_extensions import mypyc_attr
+
 from mirab.core import facts, folding, intentions, invariants
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.core.nodes import Bank, NodeState
@@ -31,6 +33,7 @@ from mirab.model.units import (
 )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class State:
     """The cluster, the accounts, who runs, who waits, what is held.
 

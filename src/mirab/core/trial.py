@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from mirab.core.queues import Pending, Queue, Size, User
 from mirab.core.runs import Run
 from mirab.core.shares import Account, covers
-from mirab.core.space import Space
 from mirab.core.standing import Standings
 from mirab.core.state import State
 from mirab.model.plans import Action, Cancel, Hold, HoldChange, Plan, Preempt, Start, Waiting
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from mirab.core.reach import Reach
 
 
-class Trial(Space, Standings):
+class Trial(Standings):
     """One decision in the making.
 
     Attributes:
@@ -54,8 +53,7 @@ class Trial(Space, Standings):
     """
 
     def __init__(self, state: State, now: Instant) -> None:
-        Space.__init__(self, state, now)
-        Standings.__init__(self, state, now)
+        super().__init__(state, now)
         self.surveyed = False
         self.reviewing = now >= state.seen_at + state.policy.review
         self.actions: list[Action] = []

@@ -129,7 +129,8 @@ def thaw(data: bytes) -> Any:
 
 
 def _empty(module: str, name: str) -> Any:
-    return object.__new__(admitted(module, name))
+    kind = admitted(module, name)
+    return kind.__new__(kind)
 
 
 def _fill(target: Any, state: Any) -> None:

@@ -192,10 +192,13 @@ def shares_of_sources(runs: Sequence[Forward]) -> dict[str, float]:
 
 
 def bound_of(state: State, workload: WorkloadId) -> Instant | None:
-    """The latest instant of the start that the contract names: nodes are held for it, or runs are leaving for it."""
+    """The latest instant of the start that the contract names: nodes are held for it, or runs are leaving for it.
+
+    None where none is known, also when that instant has passed: whatever keeps it then gave no time.
+    """
     hold = state.holds.get(workload)
-    if hold is not None:
-        return max(hold.until, state.now)
+    if hold is not None and hold.until > state.now:
+        return hold.until
     leaving = [state.runs[run].stop_by for run in state.victims.get(workload, ()) if run in state.runs]
     known = [until for until in leaving if until is not None and until > state.now]
     return max(known, default=None)
