@@ -12,6 +12,7 @@ import pytest
 from mirab.service.desk import sandbox
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.sandbox import Sandbox
+from mirab.study.copies import Copies
 from tests.service.house import ADA, Bench, form
 
 
@@ -22,7 +23,7 @@ def children() -> list[int]:
 def test_what_happens_in_the_copy_stays_there() -> None:
     kept = [1]
     before = children()
-    with Sandbox() as box:
+    with Sandbox(Copies()) as box:
         box.begin(lambda: (kept.append(2), kept)[1])  # type: ignore[func-returns-value]
         assert box.result() == [1, 2]
     assert kept == [1]
@@ -30,13 +31,13 @@ def test_what_happens_in_the_copy_stays_there() -> None:
 
 
 def test_a_large_answer_comes_whole() -> None:
-    with Sandbox() as box:
+    with Sandbox(Copies()) as box:
         box.begin(lambda: "x" * 1_000_000)
         assert len(box.result()) == 1_000_000
 
 
 def test_a_copy_that_fails_is_told() -> None:
-    with Sandbox() as box:
+    with Sandbox(Copies()) as box:
         box.begin(lambda: os.environ["NO_SUCH_VARIABLE"])
         with pytest.raises(DeskError, match="KeyError") as caught:
             box.result()
@@ -46,7 +47,7 @@ def test_a_copy_that_fails_is_told() -> None:
 def test_a_copy_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     before = children()
     monkeypatch.setattr(sandbox, "PATIENCE", 0.2)
-    with Sandbox() as box:
+    with Sandbox(Copies()) as box:
         box.begin(lambda: time.sleep(1_000))
         with pytest.raises(DeskError, match="took too long"):
             box.result()
@@ -54,19 +55,19 @@ def test_a_copy_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_of_the_service_stays_open_in_the_copy(tmp_path: Path) -> None:
-    with (tmp_path / "lock").open("w") as file, Sandbox() as box:
+    with (tmp_path / "lock").open("w") as file, Sandbox(Copies()) as box:
         box.begin(lambda: sorted(int(fd) for fd in os.listdir("/proc/self/fd") if int(fd) > 2))
         assert file.fileno() not in box.result()
 
 
 def test_only_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "PATIENCE", 0.1)
-    boxes = [Sandbox() for _ in range(sandbox.AT_ONCE)]
+    boxes = [Sandbox(Copies()) for _ in range(sandbox.AT_ONCE)]
     with pytest.raises(DeskError, match="try again in a moment"):
-        Sandbox()
+        Sandbox(Copies())
     for box in boxes:
         box.close()
-    Sandbox().close()
+    Sandbox(Copies()).close()
 
 
 def test_many_threads_may_ask_and_the_service_goes_on(bench: Bench) -> None:

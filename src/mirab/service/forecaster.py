@@ -214,7 +214,7 @@ class Forecaster:
         with self._live.reading() as state, self._lock:
             at, seq, history = max(state.now, self._live.now()), self._live.pulse.seq, self._history
             work = _work(state, history, list(state.pending), (), at, str(seq), 1.0)
-            copy = Copy(work, LONGEST_BATCH, apart=True)
+            copy = self._live.copies.begin(work, LONGEST_BATCH)
         found: Looked = copy.result()
         return found, seq, at
 
@@ -226,7 +226,7 @@ class Forecaster:
         Raises:
             DeskError: too much is being worked out at the moment.
         """
-        with Sandbox() as box:
+        with Sandbox(self._live.copies) as box:
             with self._live.reading() as state, self._lock:
                 at = max(state.now, self._live.now())
                 box.begin(_work(state, self._history, [workload], facts, at, str(self._live.pulse.seq), ASKED))

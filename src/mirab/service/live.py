@@ -21,6 +21,7 @@ from mirab.model.units import Instant
 from mirab.service.clock import LiveClock
 from mirab.service.inbox import Bell, Build, Entry, Inbox, UnavailableError, UnknownOutcomeError
 from mirab.service.snapshot import freeze, thaw
+from mirab.study.copies import Copies
 
 if TYPE_CHECKING:
     from mirab.store import Store
@@ -74,7 +75,8 @@ class Live:
     """State, lock, inbox and listeners. Only the decider changes the state; everybody else reads it or sends commands.
 
     `news`: the facts of the cycle under way, for sources; they are folded and not recorded yet.
-    `stopping` is set when the service is to end: whoever streams or polls for long leaves then.
+    `stopping` is set when the service is to end: whoever streams or polls for long leaves then. `copies`: of this
+    process, for dry runs and forecasts; they end with the service.
     """
 
     store: Store
@@ -84,6 +86,7 @@ class Live:
     pulse: Pulse = field(default_factory=Pulse)
     stopping: Flag = field(default_factory=Flag)
     bell: Bell = field(default_factory=Bell)
+    copies: Copies = field(default_factory=Copies)
 
     def __post_init__(self) -> None:
         self.lock = RLock()

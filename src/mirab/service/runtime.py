@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 LEDGER = "ledger.cache"
 SUBMIT_THERE = "this service decides for a Slurm cluster: submit with sbatch, and mirab takes it from there"
 FIRST_CYCLE = 60.0
+COPIES_END = 5.0
+"""Seconds at most that copies of the process get to be gone: they are killed."""
 SNAPSHOT_RECORDS = 5_000
 SNAPSHOT_PAUSE = 600.0
 """A snapshot at most so often, in seconds, and only after so many records."""
@@ -120,6 +122,8 @@ class Service:
     def stop(self, patience: float = 10.0) -> None:
         """Finish the cycle, answer what waits, let go of everything. Runs go on."""
         self.live.stopping.set()
+        if not self.live.copies.end(COPIES_END):
+            log.warning("stop.copies", hint="copies of this process are still ending; they hold nothing of it open")
         if self.decider.stop(patience) and not self.live.pulse.failed:
             self.keeper.last()
         self.engine.close()

@@ -76,7 +76,7 @@ class Desk:
             DeskError: the form cannot be read, or they have no right to the account.
         """
         self._check_takes_jobs()
-        with Sandbox() as sandbox:
+        with Sandbox(self._live.copies) as sandbox:
             with self._live.reading() as state:
                 now = max(state.now, self._live.now())
                 names = names_of(state)

@@ -139,7 +139,7 @@ class WhyView:
             if key in self._kept:
                 return self._kept[key]
         first = seen.order.shown[0].path if seen.order is not None and seen.order.ahead else None
-        with Sandbox() as box:
+        with Sandbox(self._live.copies) as box:
             with self._live.reading() as state:
                 now = max(state.now, self._live.now())
                 box.begin(lambda: looked(state, now, WorkloadId(job_id), first, seen.names))
