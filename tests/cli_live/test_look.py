@@ -12,7 +12,7 @@ import pytest
 from mirab.cli.audit import listed
 from mirab.cli.columns import formatted, standard
 from mirab.cli.exits import InvalidError
-from mirab.cli.grid import Column, table
+from mirab.cli.grid import Column, columns_of, cut, table
 from mirab.cli.jobs import parse_ids, parse_states
 from mirab.cli.logs import last_lines
 from mirab.cli.nodenames import folded, unfolded
@@ -117,6 +117,26 @@ def test_a_table_shrinks_to_the_terminal_and_never_in_a_pipe() -> None:
     assert "…" in narrow
     assert "n" * 30 in table(columns, rows, 0)
     assert max(len(line) for line in table(columns, rows, 5).splitlines()) == 2 + 2 + 4 + 2 + 4
+
+
+WIDE = {"7": "train", "8": "训练模型", "9": "tune🚀", "10": "e\u0301te\u0301", "11": "한국어-실험-이름이-아주-길다"}
+"""Names whose characters take one column, two, or none."""
+
+
+def ends(lines: list[str], words: str) -> set[int]:
+    """The columns of a terminal at which these words begin."""
+    return {columns_of(line[: line.index(words)]) for line in lines}
+
+
+def test_columns_stand_below_each_other_whatever_the_script() -> None:
+    jobs = [job(name, name=text) for name, text in WIDE.items()]
+    assert [columns_of(text) for text in list(WIDE.values())[:4]] == [5, 8, 6, 3]
+    for width in (0, 80):
+        assert len(ends(standard(jobs, width, head=False).splitlines(), "ann")) == 1
+    for form in ("%8j|", "%.8j|", "%.3j|", "%4j|"):
+        assert ends(formatted(form, jobs, head=False), "|") == {int(re.sub(r"\D", "", form))}
+    assert all(columns_of(line) <= 80 for line in standard(jobs, 80).splitlines())
+    assert cut("训练模型", 5) == "训练…"
 
 
 def test_show_tells_all_about_a_job(mirab: Mirab, three: Double) -> None:

@@ -28,7 +28,7 @@ def test_a_node_is_drained_repaired_and_resumed(bench: Bench) -> None:
     bench.settle()
     assert health(bench, "n0") == "up"
     told = [(entry.action, entry.target, entry.before, entry.after) for entry in bench.audit(target="n0")]
-    assert told == [("node.resume", "n0", "repair", "up"), ("node.drain", "n0", "up", "degraded")]
+    assert told == [("node.resume", "n0", "drained", "up"), ("node.drain", "n0", "up", "draining")]
 
 
 def test_a_drain_that_goes_on_is_undone(bench: Bench) -> None:

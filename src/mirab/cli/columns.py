@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mirab.cli.clock import UNKNOWN, instant, near, now, ran, slurm_instant, slurm_span
 from mirab.cli.exits import InvalidError
-from mirab.cli.grid import Column, table
+from mirab.cli.grid import Column, fitting, padded, table
 from mirab.cli.jobs import SHORT, Job
 from mirab.study.formats import printable
 
@@ -121,8 +121,7 @@ def _filled(format_text: str, cell: Callable[[Letter], str]) -> str:
         text = printable(cell(LETTERS[letter])).replace("\n", " ")
         if not width:
             return text
-        text = text[: int(width)]
-        return text.rjust(int(width)) if right else text.ljust(int(width))
+        return padded(fitting(text, int(width)), int(width), right=bool(right))
 
     return _FIELD.sub(field, format_text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int =
     cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
     if head:
         cells.insert(0, [column.head for column in columns])
-    widths = [max((len(row[index]) for row in cells), default=0) for index in range(len(columns))]
+    widths = [max((columns_of(row[index]) for row in cells), default=0) for index in range(len(columns))]
     if width:
         _shrink(columns, widths, width)
     return "\n".join(_line(columns, widths, row) for row in cells)
@@ -62,14 +63,42 @@ def _shrink(columns: Sequence[Column], widths: list[int], width: int) -> None:
 def _line(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:
     parts = []
     for column, width, cell in zip(columns, widths, row, strict=True):
-        text = cut(cell, width)
-        parts.append(text.rjust(width) if column.right else text.ljust(width))
+        parts.append(padded(cut(cell, width), width, right=column.right))
     return (" " * GAP).join(parts).rstrip()
 
 
+def columns_of(text: str) -> int:
+    """How many columns of a terminal it takes: two for each wide character, none for what stands on another."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Filled up with blanks to `width` columns, on its left where it stands right."""
+    blanks = " " * (width - columns_of(text))
+    return blanks + text if right else text + blanks
+
+
 def cut(text: str, width: int) -> str:
-    """At most `width` characters; that some are missing is seen."""
-    return text if len(text) <= width else text[: max(width - 1, 0)] + ELLIPSIS
+    """At most `width` columns; that something is missing is seen."""
+    return text if columns_of(text) <= width else fitting(text, max(width - 1, 0)) + ELLIPSIS
+
+
+def fitting(text: str, width: int) -> str:
+    """As much of its begin as fits into `width` columns."""
+    if text.isascii():
+        return text[:width]
+    taken = 0
+    for place, char in enumerate(text):
+        taken += _columns(char)
+        if taken > width:
+            return text[:place]
+    return text
 
 
 def wrapped(text: str, width: int, indent: str) -> str:

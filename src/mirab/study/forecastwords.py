@@ -24,9 +24,10 @@ def when_sentence(told: Forecast, names: Names) -> str:
     """By when it starts, as far as the runs forward can say."""
     runs = plural(told.runs, "run")
     if told.p50 is None:
-        text = (
-            f"of {runs} of the scheduler forward, half start it after {names.at(told.after_50)}: nothing more is known"
-        )
+        text = f"fewer than half of {runs} of the scheduler forward start it before {names.at(told.after_50)}"
+        text += ", which is as far as they looked"
+    elif told.p90 is not None and told.p90 - told.at <= SECOND:
+        text = f"it starts at once, or so say nine of ten of {runs} of the scheduler forward"
     else:
         half = _by(told.p50, told, names)
         most = f"later than {names.at(told.after_90)}" if told.p90 is None else _by(told.p90, told, names)

@@ -17,6 +17,10 @@ from mirab.service.desk.xid import judged
 from mirab.service.inbox import Entry
 
 
+TOLD = {"degraded": "draining", "draining": "draining", "repair": "drained", "down": "down"}
+"""What is written into the audit log, in the words of `mirab node ls`; a sick node drains from the next decision on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reported:
     """What came of a report. `degrades`: the node takes nothing new and drains."""
@@ -65,8 +69,8 @@ class NodeCommands:
         def build(state: State, now: Instant) -> Entry:
             name = known_node(state, node)
             facts = facts_for(state, name, now)
-            before = health_of(state, name)
-            after = "" if not facts else "up" if isinstance(facts[0], NodeUp) else "degraded"
+            before = TOLD.get(health_of(state, name), "up")
+            after = "" if not facts else "up" if isinstance(facts[0], NodeUp) else "draining"
             return Entry(facts, (audited(who, now, action, name, before, after, why),))
 
         self._office.live.send(build)
