@@ -44,6 +44,9 @@ ALLOWED: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/api/v1/budgets/history"): EVERYBODY,
     ("POST", "/api/v1/budgets/changes"): frozenset({"mia", "adv", "adm"}),
     ("GET", "/api/v1/report"): EVERYBODY,
+    ("GET", "/api/v1/whatif"): EVERYBODY,
+    ("POST", "/api/v1/whatif"): EVERYBODY,
+    ("GET", "/api/v1/whatif/{trial_id}"): EVERYBODY,
     ("GET", "/api/v1/rollout"): EVERYBODY,
     ("POST", "/api/v1/rollout"): frozenset({"adm"}),
     ("GET", "/api/v1/exceptions"): EVERYBODY,
@@ -99,7 +102,14 @@ def request(service: Stage, method: str, path: str, job_id: str) -> tuple[str, d
     """The address and the rest of a request that changes as little as it can."""
     token = [row.id for row in service.store.tokens() if row.user == "eve"][-1]
     case = asked(service) if "{case_id}" in path else ""
-    values = {"{case_id}": case, "{job_id}": job_id, "{path:path}": "vision/video", "{name}": "n0", "{token_id}": token}
+    values = {
+        "{trial_id}": "w0123456789abcdef",
+        "{case_id}": case,
+        "{job_id}": job_id,
+        "{path:path}": "vision/video",
+        "{name}": "n0",
+        "{token_id}": token,
+    }
     address = path
     for name, value in values.items():
         address = address.replace(name, value)

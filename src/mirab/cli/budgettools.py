@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from mirab.study.budgethistory import History
     from mirab.study.tables import Section
 
+TRIED = re.compile(r"w[0-9a-f]{16}")
+"""The id of a what-if on the journal of a service."""
+
 TIMEZONE = click.option("--timezone", metavar="ZONE", help="Of dates without one, such as Europe/Berlin. Default: UTC.")
 JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, in place of the table.")
 AUTHOR = click.option("--author", metavar="NAME", default=None, help="Who decides. Default: your name on this machine.")
@@ -31,7 +35,9 @@ REASON = click.option(
 BASE = click.option("--base", metavar="N", type=int, help="The version you have seen. Default: the latest.")
 FROM = click.option("--from", "begin", metavar="DATE", help="From when it holds. Default: at once; never the past.")
 EVIDENCE = click.option(
-    "--evidence", metavar="FILE", help="What it was decided on, such as a what-if: kept by its hash."
+    "--evidence",
+    metavar="FILE|ID",
+    help="What it was decided on, such as a what-if: a file, kept by its hash, or the id of one of the service.",
 )
 
 
@@ -86,6 +92,8 @@ def author_of(given: str | None) -> str:
 def evidence_of(file: str | None) -> str:
     if file is None:
         return ""
+    if TRIED.fullmatch(file):
+        return file
     path = check_input(file)
     return f"{path.name} sha256:{sha256(path.read_bytes()).hexdigest()}"
 

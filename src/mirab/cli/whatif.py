@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mirab.cli.connection import SERVER_OPTION
 from mirab.cli.exits import UnusableError
 from mirab.cli.options import (
     JOBS_OPTION,
@@ -18,7 +21,7 @@ from mirab.cli.options import (
     log_named,
     output_options,
 )
-from mirab.cli.output import check_input, check_outputs, write_json, write_text
+from mirab.cli.output import check_input, check_outputs, say, write_json, write_text
 
 if TYPE_CHECKING:
     from mirab.logs.clusterfile import ClusterFile
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
     from mirab.model.policy import Policy
     from mirab.model.trace import Trace
     from mirab.study.whatif import Question, Side
+
+LAST_DAYS = re.compile(r"last-(\d{1,2})d")
+LOOK_EVERY = 0.5
+PATIENCE = 1_900.0
+"""Seconds."""
 
 
 @click.command()
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
 @output_options
 @JOBS_OPTION
 @QUIET_OPTION
+@SERVER_OPTION
 def command(
     budgets: str | None,
     choice: LogChoice,
@@ -51,16 +60,23 @@ def command(
     output: OutputChoice,
     jobs: int | None,
     quiet: bool,
+    server: str | None,
 ) -> None:
     """Replay the present and the proposed BUDGETS on the same arrivals, and say who gains and who loses.
 
     BUDGETS is a YAML file; its sections budgets, policy, exceptions, reservations and budget_changes take the place of
     those of --cluster, the present. --set changes the proposed policy. A difference that luck explains is called noise.
+    With --log last-30d the service tries the budgets of the file on the last days of its own journal.
     """
     from mirab.cli.inputs import choose_policy, instant, load_trace, policy_of_cluster
 
     if budgets is None and exception is None and not settings:
         raise click.UsageError("nothing is proposed: name a file of BUDGETS, or --with-exception, or --set")
+    if (days := LAST_DAYS.fullmatch(choice.log)) is not None and not Path(choice.log).exists():
+        if budgets is None or exception or settings or policy or place or choice.files[1:] != (None,) * 3:
+            raise click.UsageError("--log last-30d tries the budgets of a file, on the service's own nodes and policy")
+        _on_the_service(budgets, int(days[1]), server, output)
+        return
     present = choose_policy(policy or policy_of_cluster(choice))
     file, tried_file = _file(budgets, choice), _file(exception, choice)
     proposed = choose_policy(file.policy if file is not None and file.policy is not None else present, settings)
@@ -73,6 +89,28 @@ def command(
         raise UnusableError(str(error)) from error
     sides = _replays(trace, present, after, proposed, jobs, quiet)
     _write(sides, _question(trace, after, present, proposed, tried), output)
+
+
+def _on_the_service(name: str, days: int, server: str | None, output: OutputChoice) -> None:
+    """The answer of the service about the last days of its journal."""
+    from mirab.cli.client import at, open_client
+    from mirab.cli.exits import TimedOutError
+
+    check_outputs((output.json, output.html), (name,))
+    text = check_input(name).read_text("utf-8", "replace")
+    with open_client(server) as client:
+        trial = client.post("/whatif", {"budgets": text, "days": days})
+        until = time.monotonic() + PATIENCE
+        while trial["state"] == "running":
+            if time.monotonic() > until:
+                raise TimedOutError(f"What-if {trial['id']} is still being worked out: ask again later.")
+            time.sleep(LOOK_EVERY)
+            trial = client.get(at("whatif", trial["id"]))
+        if trial["state"] != "done":
+            raise UnusableError(f"The what-if failed: {trial['problem']}.")
+        found = client.get(at("whatif", trial["id"]), {"whole": "true"})
+    _tell(found, output)
+    say(f"Kept by the service as {trial['id']}: `--evidence {trial['id']}` of `mirab budget set` names it by its hash.")
 
 
 def _file(name: str | None, choice: LogChoice) -> ClusterFile | None:
@@ -160,11 +198,15 @@ def _notes(trace: Trace, after: Trace) -> list[str]:
 
 
 def _write(sides: tuple[Side, Side], question: Question, output: OutputChoice) -> None:
-    from mirab.cli.results import show
     from mirab.study.whatif import whatif
+
+    _tell(whatif(*sides, question), output)
+
+
+def _tell(found: dict[str, Any], output: OutputChoice) -> None:
+    from mirab.cli.results import show
     from mirab.study.whatiftext import whatif_sections
 
-    found = whatif(*sides, question)
     if output.json is not None:
         write_json(found, output.json)
     if output.html is not None:

@@ -94,6 +94,7 @@ def check_doors(config: ServeConfig, store: Store, now: int) -> None:
 def parts_of(service: Service) -> Parts:
     """What the API speaks for."""
     config, live, store = service.config, service.live, service.store
+    service.desk.portfolio.trials.folder = config.state_dir / "whatif"
     names = tuple(names_of_this_host()) if config.beyond_loopback else ()
     return Parts(
         desk=service.desk,

@@ -9,6 +9,8 @@ from pydantic import AwareDatetime, Field
 from mirab.service.fields import AccountText, DurationText, Moment, Name, Sentence, ShareText, whole
 from mirab.service.schemas import BudgetNode, Reply, Request
 
+Text = Annotated[str, Field(max_length=256 << 10)]
+
 Version = Annotated[int, whole(0, 1 << 31)]
 
 
@@ -104,6 +106,29 @@ class ExceptionKept(Reply):
 
 class Exceptions(Reply):
     exceptions: list[ExceptionKept]
+
+
+# --- what if ----------------------------------------------------------------------------------------------------------
+Days = Annotated[int, whole(1, 90)]
+
+
+class TrialWanted(Request):
+    """A whole tree of budgets to try; what it leaves out is closed."""
+
+    budgets: Annotated[dict[Name, BudgetNode] | Text, Field(description="As in the cluster file, or its YAML.")]
+    days: Days = 14
+
+
+class Trial(Reply):
+    """A division that is tried on the last days; ask for it again until it is done."""
+
+    id: str
+    state: Annotated[str, Field(examples=["running", "done", "failed"])]
+    problem: str = ""
+    sha256: Annotated[str, Field(description="Of `result` with its reports, as `?whole=true` gives it.")] = ""
+    told: Annotated[list[str], Field(description="Who gains and who loses, in sentences.")] = []  # noqa: RUF012
+    method: str = ""
+    result: Annotated[dict[str, Any] | None, Field(description="As `mirab whatif --json`, without the reports.")] = None
 
 
 # --- rollout ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
 from mirab import __version__
-from mirab.service.api import answers, history, jobs, nodes, people, portfolio, problems, sharing, wellness
+from mirab.service.api import answers, history, jobs, nodes, people, portfolio, problems, sharing, wellness, whatif
 from mirab.service.api.describe import document
 from mirab.service.api.guard import Guard
 from mirab.service.api.needs import check_rules
@@ -57,7 +57,9 @@ def routes_alone() -> FastAPI:
         lifespan=_with_threads,
         redirect_slashes=False,
     )
-    for module in (jobs, answers, sharing, portfolio, nodes, history, people, wellness, data, replays, session, site):
+    for module in (
+        jobs, answers, sharing, portfolio, whatif, nodes, history, people, wellness, data, replays, session, site,
+    ):  # fmt: skip
         app.router.routes.extend(module.router.routes)
     check_rules(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

@@ -33,6 +33,7 @@ from mirab.service.portfolioforms import (
     RolloutWanted,
 )
 from mirab.service.schemas import Why
+from mirab.service.views.trial import NAME
 from mirab.service.views.windowed import ReportError
 from mirab.study.budgethistory import Logged, logged
 from mirab.study.budgettext import change_json
@@ -71,18 +72,28 @@ def change_some_budgets(
 ) -> ChangesetMade:
     """Decide about some accounts, at once or from an instant on. What contradicts another decision is told (409)."""
     budgets = _of(parts).budgets
-    made = budgets.propose(who, _proposal(wanted))
+    made = budgets.propose(who, _proposal(wanted, _evidence(parts, wanted.evidence)))
     entry = next(each for each in logged(budgets.history()[0]) if each.changeset.version == made.version)
     return ChangesetMade(**_told(entry))
 
 
-def _proposal(wanted: ChangesetWanted) -> Proposal:
+def _evidence(parts: Parts, text: str) -> str:
+    """A what-if that is named by its id is kept by its hash."""
+    if NAME.fullmatch(text) is None:
+        return text
+    tried = _of(parts).trials.find(text)
+    if tried is None or tried.found is None:
+        raise ProblemError(422, f"evidence: there is no what-if {text} that is done: ask for it anew")
+    return f"what-if {text} sha256:{tried.sha256}"
+
+
+def _proposal(wanted: ChangesetWanted, evidence: str) -> Proposal:
     edits = {
         parent: {name: node.model_dump(mode="json", exclude_defaults=True) for name, node in children.items()}
         for parent, children in wanted.edits.items()
     }
     at = _unix_ms(wanted.effective_at)
-    return Proposal(edits, wanted.why, wanted.base, at, wanted.reverts, wanted.evidence)
+    return Proposal(edits, wanted.why, wanted.base, at, wanted.reverts, evidence)
 
 
 def _told(entry: Logged) -> dict[str, Any]:

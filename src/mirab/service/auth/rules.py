@@ -98,6 +98,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "rollout.see": _members("see which accounts are enforced upon"),
         "rollout.set": Rule("roll out", Scope.CLUSTER, (ADMIN,)),
         "report.see": _members("see the measures of the last window"),
+        "whatif.ask": _members("try a division of the budgets on the last days"),
         "exception.see": _members("see the exceptions"),
         "exception.request": Rule("ask for an exception", Scope.ACCOUNT, (RESEARCHER, MANAGER, ADMIN)),
         "exception.approve": Rule("approve exceptions", Scope.ACCOUNT, (MANAGER, ADMIN)),

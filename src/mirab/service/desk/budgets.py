@@ -53,7 +53,7 @@ class BudgetsNow:
     @property
     def tree(self) -> dict[str, Any]:
         """As in the cluster file: name -> share, children and the rest that differs from the default."""
-        return {budget.name: _plain(budget) for budget in self.budgets.roots}
+        return {budget.name: plain(budget) for budget in self.budgets.roots}
 
 
 def version_of(budgets: Budgets) -> str:
@@ -62,7 +62,8 @@ def version_of(budgets: Budgets) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def _plain(budget: Budget) -> dict[str, Any]:
+def plain(budget: Budget) -> dict[str, Any]:
+    """As in the cluster file."""
     told: dict[str, Any] = {"share": format_share(budget.share)}
     told.update({name: getattr(budget, name) for name in WORDS if getattr(budget, name)})
     if budget.formerly:
@@ -72,7 +73,7 @@ def _plain(budget: Budget) -> dict[str, Any]:
     if not budget.equal_users:
         told["equal_users"] = False
     if budget.children:
-        told["children"] = {child.name: _plain(child) for child in budget.children}
+        told["children"] = {child.name: plain(child) for child in budget.children}
     return told
 
 

@@ -5,17 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mirab.core.state import State
-from mirab.model.units import HOUR, Duration
+from mirab.model.accounts import Budgets
+from mirab.model.units import DAY, HOUR, Duration
+from mirab.service.desk.budgets import plain, read_budgets, successor
 from mirab.service.desk.cases import Cases
 from mirab.service.desk.changesets import Changesets
 from mirab.service.desk.changing import ChangesetCommands
+from mirab.service.desk.errors import DeskError, invalid, not_found
 from mirab.service.desk.exceptions import ExceptionCommands
 from mirab.service.desk.office import Office
 from mirab.service.desk.rollout import RolloutCommands
+from mirab.service.views.trial import TooManyError, Trials, Tried
 from mirab.service.views.windowed import Reports
 
 if TYPE_CHECKING:
     from mirab.service.live import Live
+
+
+def _tree(wanted: Any, present: Budgets) -> Budgets:
+    """The whole tree that is wanted."""
+    if not isinstance(wanted, Shares):
+        return read_budgets(wanted)
+    tree = {budget.name: plain(budget) for budget in present.roots}
+    for path, share in wanted.items():
+        if present.find(path) is None:
+            raise not_found(f"there is no account {path[:80]}: `mirab share` shows those there are")
+        node: dict[str, Any] = {"children": tree}
+        for name in path.split("/"):
+            node = node["children"][name]
+        node["share"] = share
+    return read_budgets(tree)
+
+
+class Shares(dict[str, str]):
+    """Account -> its share of its parent, as text."""
 
 
 class Portfolio:
@@ -29,6 +52,7 @@ class Portfolio:
         self.rollout = RolloutCommands(office, self._cases)
         self._reports = Reports(office.live.store.url)
         self._live = office.live
+        self.trials = Trials(office.live.store.url)
 
     def report(self, window: Duration | None = None) -> dict[str, Any]:
         """The measures of the last window (None = the policy's), as of a replay; in full hours, within the ledger.
@@ -40,6 +64,27 @@ class Portfolio:
         whole = now - int(self._live.store.meta("began_at") or now)
         wanted = min(window or self._live.policy.window, max(HOUR, whole))
         return self._reports.last_window(now, -(-wanted // HOUR) * HOUR)
+
+    def tried(self, wanted: Any, days: int) -> Tried:
+        """Begin to try a tree on the last days, or find what was begun; see `Trials`.
+
+        Args:
+            wanted: account -> share, of accounts that there are; or a whole tree, as in the cluster file or its text.
+
+        Raises:
+            DeskError: it is no tree, changes nothing, or others wait already.
+        """
+        now = self._live.now()
+        with self._live.reading() as state:
+            present, policy, cluster = state.budgets, state.policy, state.cluster
+        after = successor(present, _tree(wanted, present), now)
+        if after == present:
+            raise invalid("it changes nothing: the budgets are as you want them")
+        length = min(days * DAY, max(HOUR, now - int(self._live.store.meta("began_at") or now)))
+        try:
+            return self.trials.begin(present, after, policy, cluster, now, length)
+        except TooManyError:
+            raise DeskError("unavailable", "several what-ifs wait already: try again in a few minutes") from None
 
     def load(self, state: State) -> None:
         """What was decided before this start."""

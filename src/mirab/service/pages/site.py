@@ -18,7 +18,7 @@ router = APIRouter()
 
 ADDRESSES = (
     "/", "/queue", "/jobs/{job_id}", "/accounts", "/accounts/{path:path}", "/nodes", "/nodes/{name}", "/decisions",
-    "/replays",
+    "/replays", "/whatif",
 )  # fmt: skip
 ASSET = "/assets/{name}"
 KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}

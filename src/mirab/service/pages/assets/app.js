@@ -11,13 +11,14 @@ import nodes from "/assets/nodes.js";
 import now from "/assets/now.js";
 import queue from "/assets/queue.js";
 import replays from "/assets/replays.js";
+import whatif from "/assets/whatif.js";
 
 const PAGES = [
   [/^\/$/, now], [/^\/queue$/, queue], [/^\/jobs\/([^/]+)$/, job], [/^\/accounts(?:\/(.+))?$/, accounts],
-  [/^\/nodes(?:\/([^/]+))?$/, nodes], [/^\/decisions$/, decisions], [/^\/replays$/, replays],
+  [/^\/nodes(?:\/([^/]+))?$/, nodes], [/^\/decisions$/, decisions], [/^\/replays$/, replays], [/^\/whatif$/, whatif],
 ];
 const NAV = [["/", "Now"], ["/queue", "Queue"], ["/accounts", "Accounts"], ["/nodes", "Nodes"],
-  ["/decisions", "Decisions"], ["/replays", "Replays"]];
+  ["/decisions", "Decisions"], ["/replays", "Replays"], ["/whatif", "What if"]];
 const FRESH_EVERY = 2000;
 const TICK = 30000;
 
@@ -87,6 +88,9 @@ async function refresh() {
     if (asking === visit) {
       shown = data;
       draw();
+      if (route.page.again?.(data)) {
+        later(FRESH_EVERY);
+      }
     }
   } catch (problem) {
     if (asking === visit) {

@@ -1,0 +1,181 @@
+// What if: the shares as sliders, tried on the last days of the journal, and who gains and who loses.
+
+import { get, Problem } from "/assets/api.js";
+import { el } from "/assets/dom.js";
+import { ABSENT, hours, percent, plural, span } from "/assets/format.js";
+import { accountLink, address, empty, link, note, section, table } from "/assets/parts.js";
+
+export default { title: () => "What if", load, view, again: ({ trial }) => trial?.state === "running" };
+
+const DAYS = ["7", "14", "30", "60"];
+
+/** The address holds the question (`share=ACCOUNT=40%`, `days=14`), so that it can be sent to a colleague. */
+async function load({ query }) {
+  const wanted = new Map(query.getAll("share").map((each) => [each.slice(0, each.lastIndexOf("=")), each.slice(each.lastIndexOf("=") + 1)]));
+  const days = query.get("days") ?? "30";
+  const budgets = await get("budgets");
+  const present = rows(budgets.budgets);
+  const changed = present.filter((each) => wanted.has(each.path) && number(wanted.get(each.path)) !== each.share);
+  const asked = changed.map((each) => `${each.path}=${number(wanted.get(each.path))}%`);
+  return { present, wanted, days, changed, asked, trial: asked.length ? await tried(asked, days) : null };
+}
+
+async function tried(share, days) {
+  try {
+    return await get("whatif", { share, days });
+  } catch (problem) {
+    if (problem instanceof Problem && [404, 422, 503].includes(problem.status)) {
+      return { state: "refused", problem: problem.message };
+    }
+    throw problem;
+  }
+}
+
+/** Every account that is open, in the order of the tree: path, the account above it, its share of that in per cent. */
+function rows(tree, above = "") {
+  return Object.entries(tree).filter(([, node]) => !node.closed).flatMap(([name, node]) => {
+    const path = above ? `${above}/${name}` : name;
+    return [{ path, above, share: number(node.share) }, ...rows(node.children ?? {}, path)];
+  });
+}
+
+const number = (text) => Math.round(parseFloat(text) * 1e6) / 1e6 || 0;
+
+// --- the sliders -----------------------------------------------------------------------------------------------------
+function view({ present, wanted, days, changed, trial }) {
+  return el("div", null,
+    el("h1", null, "What if"),
+    el("p", { class: "lede" }, "Move the shares and try them on the last days: the same jobs come in at the same times, once under the present ",
+      "shares and once under yours. Nothing changes."),
+    present.length ? form(present, wanted, days) : empty("There is no account."),
+    trial ? outcome(trial, changed, days) : note("Move a slider, then try it."));
+}
+
+function form(present, wanted, days) {
+  const moved = movedNow();
+  const groups = new Map();
+  for (const each of present) {
+    groups.set(each.above, [...(groups.get(each.above) ?? []), each]);
+  }
+  return el("form", { action: "/whatif", class: "sliders", "data-filter": true, "data-sliders": true, "data-key": location.search },
+    [...groups].map(([above, children]) => group(above, children, moved ?? wanted)),
+    el("div", { class: "filters" },
+      el("div", { class: "field" }, el("label", { for: "f-days" }, "Tried on"),
+        el("select", { id: "f-days", name: "days", "data-quiet": true }, DAYS.map((each) => el("option", { value: each, selected: each === days }, `the last ${each} days`)))),
+      el("button", { type: "submit" }, "Try it"), link("/whatif", "Back to the present shares")));
+}
+
+/** Where the reader has put the sliders of this form; null = it is a new one. */
+function movedNow() {
+  const old = document.querySelector("form[data-sliders]");
+  if (old?.getAttribute("data-key") !== location.search) {
+    return null;
+  }
+  return new Map([...old.querySelectorAll("input[type=range]")].map((each) => [each.dataset.path, each.value]));
+}
+
+function group(above, children, wanted) {
+  const values = children.map((each) => (wanted.has(each.path) ? number(wanted.get(each.path)) : each.share));
+  return el("fieldset", { "data-key": above || "top" },
+    el("legend", null, above ? `Of ${above}` : "Of the whole cluster"),
+    children.map((each, place) => slider(each, values[place])),
+    el("p", { class: "sum", role: "status" }, summed(values)));
+}
+
+function slider({ path, above, share }, value) {
+  const id = `s-${path}`;
+  const name = above ? path.slice(above.length + 1) : path;
+  return el("div", { class: "slider" },
+    el("label", { for: id }, name),
+    el("input", { id, type: "range", min: 0, max: 100, step: Number.isInteger(share) ? 1 : "any", value, "data-path": path, "data-present": share,
+      "aria-valuetext": worded(value, share) }),
+    el("output", { for: id }, worded(value, share)));
+}
+
+const shown = (value) => `${Math.round(value * 100) / 100}\u00a0%`;
+const worded = (value, share) => (value === share ? shown(value) : `${shown(value)}, now ${shown(share)}`);
+
+function summed(values) {
+  const sum = Math.round(values.reduce((a, b) => a + b, 0) * 100) / 100;
+  return sum > 100 ? `${shown(sum)} in all: ${shown(sum - 100)} too much` : `${shown(sum)} in all${sum < 100 ? `, ${shown(100 - sum)} for nobody` : ""}`;
+}
+
+/** While a slider moves: its words, the sum of its group, and what the form will ask for. */
+document.addEventListener("input", (event) => {
+  const moved = event.target.closest?.("form[data-sliders] input[type=range]");
+  if (!moved) {
+    return;
+  }
+  const [value, share] = [number(moved.value), number(moved.dataset.present)];
+  moved.setAttribute("aria-valuetext", worded(value, share));
+  moved.parentNode.querySelector("output").textContent = worded(value, share);
+  const all = [...moved.closest("fieldset").querySelectorAll("input[type=range]")].map((each) => number(each.value));
+  const sum = moved.closest("fieldset").querySelector(".sum");
+  sum.textContent = summed(all);
+  sum.classList.toggle("problem", all.reduce((a, b) => a + b, 0) > 100.001);
+});
+
+document.addEventListener("formdata", (event) => {
+  if (!event.target.hasAttribute("data-sliders")) {
+    return;
+  }
+  event.formData.delete("share");
+  for (const each of event.target.querySelectorAll("input[type=range]")) {
+    if (number(each.value) !== number(each.dataset.present)) {
+      event.formData.append("share", `${each.dataset.path}=${number(each.value)}%`);
+    }
+  }
+});
+
+// --- the answer ------------------------------------------------------------------------------------------------------
+function outcome(trial, changed, days) {
+  if (trial.state === "running") {
+    return section("Being worked out", el("p", { role: "status", "data-wait": true },
+      `The last ${days} days are replayed twice, in the background. This page shows the result when it is there; you can leave it and come back.`));
+  }
+  if (trial.state !== "done") {
+    return el("p", { class: "problem", role: "alert" }, trial.problem);
+  }
+  const { accounts, all } = trial.result;
+  return el("div", null,
+    section("Who gains, who loses", trial.told.map((each) => el("p", null, each)),
+      answer([...accounts, { ...all, account: "all" }]), note(trial.method)),
+    section("As evidence", evidence(trial, changed)));
+}
+
+const WORDS = { gains: "▲ gains", loses: "▼ loses", both: "▲▼ both", noise: "noise", same: "no change", unknown: "cannot tell" };
+const COLUMNS = [{ name: "Account", lead: true }, { name: "Verdict" }, { name: "Share", right: true }, { name: "Owed h", right: true },
+  { name: "Delivered h", right: true }, { name: "Median wait", right: true }, { name: "p90 wait", right: true }, { name: "Lost h", right: true }];
+
+function answer(accounts) {
+  return table("By account, before and after", COLUMNS, accounts.map((row) => ({ key: row.account, cells: [
+    row.account === "all" ? el("strong", null, "all together") : accountLink(row.account.replace(/\/\*$/, ""), row.account), WORDS[row.verdict],
+    both(row.share.before, row.share.after, (value) => percent(value)), both(row.owed.before, row.owed.after, hours),
+    aspect(row.delivered, hours), aspect(row.wait_p50_s, span), aspect(row.wait_p90_s, span), aspect(row.lost, hours)] })), "whatif");
+}
+
+const both = (before, after, format) => (format(before) === format(after) ? format(after) : `${format(before)} → ${format(after)}`);
+
+/** Before and after, and whether luck explains the difference. */
+function aspect(each, format) {
+  if (each.before === null && each.after === null) {
+    return ABSENT;
+  }
+  const verdict = { better: "▲ better", worse: "▼ worse", noise: "noise" }[each.verdict];
+  const spread = verdict && each.spread !== null ? ` (± ${format(each.spread)})` : "";
+  return el("span", null, both(each.before, each.after, format), verdict ? el("span", { class: "note" }, verdict, spread) : null);
+}
+
+function evidence(trial, changed) {
+  const whole = `/api/v1/whatif/${trial.id}?whole=true`;
+  const file = `whatif-${trial.id}.json`;
+  const shares = trial.result.changes.filter((each) => each.term === "share" && changed.some(({ path }) => path === each.account))
+    .map((each) => `${each.account}=${each.after}`).join(" ");
+  return [
+    el("p", null, el("a", { href: whole, download: file }, "The whole result"), ` (${plural(trial.result.method.days, "day")}, ${plural(trial.result.method.draws, "draw")}) is kept here as `, el("code", null, trial.id),
+      ". A change of budgets names it by its hash:"),
+    el("pre", null, `mirab budget set ${shares} --reason "..." --evidence ${trial.id}`),
+    el("p", { class: "soft" }, "SHA-256 ", el("code", null, trial.sha256)),
+    note(link(address("/accounts", {}), "Accounts"), " show what holds now."),
+  ];
+}

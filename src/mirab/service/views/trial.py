@@ -1,0 +1,184 @@
+"""A division of the budgets, tried on the last days of the journal: two replays of the same arrivals, set apart.
+
+A process of its own reads the journal and replays it under the present and the proposed tree, at a low priority; the
+answer is that of `mirab whatif`, and is kept by its hash so that a changeset can name it as its evidence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from mirab.model.accounts import Budgets
+from mirab.model.codec import decode, encode
+from mirab.model.policy import Policy
+from mirab.model.resources import Cluster
+from mirab.model.trace import Trace
+from mirab.model.units import SECOND, Duration, Instant
+from mirab.store import open_store
+from mirab.study.budgetedits import term_changes
+from mirab.study.budgettext import change_json
+from mirab.study.days import days_of
+from mirab.study.formats import span
+from mirab.study.pastwork import past_trace
+from mirab.study.replays import measure
+from mirab.study.whatif import Question, Side, whatif
+
+Json = dict[str, Any]
+
+STORE = "MIRAB_TRIAL_STORE"
+LONGEST = 1_800.0
+"""Seconds that one trial may take."""
+REMEMBERED = 50
+"""So many trials are kept; the oldest go first."""
+WAITING_MOST = 4
+NAME = re.compile(r"w[0-9a-f]{16}")
+RUNNING, DONE, FAILED = "running", "done", "failed"
+
+
+class TooManyError(Exception):
+    """So many trials wait already that another would have to wait too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One trial. `id`: the same for the same proposal, tree, length and day."""
+
+    id: str
+    state: str
+    found: Json | None = None
+    problem: str = ""
+
+    @property
+    def data(self) -> bytes:
+        """The answer as it is kept."""
+        return json.dumps(self.found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.data).hexdigest()
+
+
+class Trials:
+    """Runs trials one after the other; what is done is kept in `folder` (None = in memory only)."""
+
+    def __init__(self, store_url: str, folder: Path | None = None) -> None:
+        self._url, self.folder = store_url, folder
+        self._lock = Lock()
+        self._turn = Lock()
+        self._known: dict[str, Tried] = {}
+
+    def begin(self, present: Budgets, wanted: Budgets, policy: Policy, cluster: Cluster, now: Instant,
+              length: Duration) -> Tried:  # fmt: skip
+        """Begin a trial, or find it: one that was asked for within the hour is the same.
+
+        Raises:
+            TooManyError: others wait already.
+        """
+        asked = {"present": encode(present), "proposed": encode(wanted), "policy": encode(policy),
+                 "cluster": encode(cluster), "begin": now - length, "now": now}  # fmt: skip
+        hour = now // 3_600_000
+        name = "w" + _digest({**asked, "begin": length, "now": hour})[:16]
+        with self._lock:
+            known = self._known.get(name)
+            if known is not None and known.state != FAILED:
+                return known
+            if sum(each.state == RUNNING for each in self._known.values()) >= WAITING_MOST:
+                raise TooManyError
+            self._known[name] = Tried(name, RUNNING)
+            self._forget()
+        Thread(target=self._work, args=(name, asked), daemon=True, name="mirab-trial").start()
+        return Tried(name, RUNNING)
+
+    def find(self, name: str) -> Tried | None:
+        """The trial of that name; one of an earlier start is read from the folder."""
+        with self._lock:
+            known = self._known.get(name)
+        if known is not None or self.folder is None or NAME.fullmatch(name) is None:
+            return known
+        try:
+            return Tried(name, DONE, json.loads((self.folder / f"{name}.json").read_text("utf-8")))
+        except (OSError, ValueError):
+            return None
+
+    def _forget(self) -> None:
+        over = [name for name, each in self._known.items() if each.state != RUNNING][: len(self._known) - REMEMBERED]
+        for name in over:
+            del self._known[name]
+
+    def _work(self, name: str, asked: Json) -> None:
+        with self._turn:
+            made = _in_a_process(self._url, name, asked)
+        if made.found is not None and self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / f"{name}.json").write_bytes(made.data)
+        with self._lock:
+            self._known[name] = made
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _in_a_process(url: str, name: str, asked: Json) -> Tried:
+    words = [sys.executable, "-m", "mirab.service.views.trial"]
+    environment = {**os.environ, STORE: url}
+    try:
+        done = subprocess.run(words, input=json.dumps(asked).encode(), capture_output=True, env=environment,
+                              timeout=LONGEST, check=False)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Tried(name, FAILED, problem=f"it took more than {LONGEST / 60:.0f} minutes: try fewer days")
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        return Tried(name, FAILED, problem="".join(last) or f"its process ended with exit code {done.returncode}")
+    return Tried(name, DONE, json.loads(done.stdout))
+
+
+def tried(url: str, asked: Json) -> Json:
+    """The answer of the what-if, read from a store's journal."""
+    present, wanted, policy, cluster = (decode(asked[key]) for key in ("present", "proposed", "policy", "cluster"))
+    store = open_store(url)
+    try:
+        records = ((facts, plan) for _, facts, plan in store.records())
+        before = past_trace(records, cluster, present, asked["begin"], asked["now"])
+    finally:
+        store.dispose()
+    after = _under(before, wanted)
+    policy = replace(policy, mode="enforce")
+    sides = [Side(seen.report(cost), days_of(seen)) for seen, cost in (measure(before, policy), measure(after, policy))]
+    heirs = {old: new for old, new in wanted.heirs().items() if present.find(old) is not None}
+    changes = [change_json(each) for each in term_changes(present, wanted)]
+    length = span((asked["now"] - asked["begin"]) / SECOND)
+    notes = [*before.notes, f"The last {length} of the journal, under the policy of now."]
+    return whatif(sides[0], sides[1], Question(heirs=heirs, changes=changes, notes=notes))
+
+
+def _under(trace: Trace, budgets: Budgets) -> Trace:
+    """The same arrivals under other budgets; work of renamed accounts is their heirs'."""
+    heirs = budgets.heirs()
+    arrivals = [
+        replace(each, workload=replace(each.workload, account=heirs[each.workload.account]))
+        if each.workload.account in heirs
+        else each
+        for each in trace.arrivals
+    ]
+    return replace(trace, budgets=budgets, arrivals=arrivals)
+
+
+def main() -> None:
+    """The question as JSON on standard input -> the answer as JSON on standard output."""
+    os.nice(10)
+    json.dump(tried(os.environ[STORE], json.load(sys.stdin)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What if on the journal of a service: the log that it makes, and the trial in the background."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirab.model.events import Outcome
+from mirab.model.units import DAY, HOUR, MINUTE
+from mirab.service.desk.errors import DeskError
+from mirab.service.desk.portfolio import Shares
+from mirab.service.views.trial import Trials, tried
+from mirab.study.pastwork import past_trace
+from tests.service.house import ADA, EVE, ROOT, Bench
+
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.close()
+
+
+def fortnight(bench: Bench, days: int = 5) -> None:
+    """Both teams want all 8 GPUs, in jobs of a node and 4 h, day after day; a node is sick for a day."""
+    going: list[str] = []
+    for day in range(days):
+        if day == 1:
+            bench.desk.node_drain(ROOT, "n0", "a fan")
+        if day == 2:
+            bench.desk.node_resume(ROOT, "n0", "mended")
+        for _ in range(6):
+            going += bench.submit(ADA, gpus_per_node=4, min_runtime="1h")
+            going += bench.submit(EVE, account="llm", gpus_per_node=4, min_runtime="1h")
+            bench.wait(4 * HOUR)
+            running = [job for job in going if bench.row(job).state.value == "RUNNING"]
+            bench.end(*running)
+            going = [job for job in going if job not in running]
+
+
+def trace_of(bench: Bench, begin: int) -> Any:
+    records = ((facts, plan) for _, facts, plan in bench.store.records())
+    state = bench.state
+    return past_trace(records, state.cluster, state.budgets, begin, bench.live.now())
+
+
+def test_the_journal_is_a_log_of_its_last_days(bench: Bench) -> None:
+    began = bench.live.now()
+    fortnight(bench, 3)
+    whole = trace_of(bench, began)
+    ended = [each for each in whole.arrivals if each.run == 4 * HOUR]
+    assert len(ended) > 20
+    assert whole.ends_at == 3 * DAY
+    assert [(each.node, each.kind, each.at, each.repair) for each in whole.troubles] == [("n0", "degraded", DAY, DAY)]
+    last = trace_of(bench, began + 2 * DAY)
+    assert {each.workload.submitted_at for each in last.arrivals} <= set(range(0, DAY, 4 * HOUR))
+    waiting_then = [each for each in last.arrivals if each.workload.submitted_at == 0]
+    assert len(waiting_then) > 2, "those who waited when the period began come in at its beginning"
+
+
+def test_what_had_begun_brings_what_was_left_of_it_and_what_goes_on_is_guessed(bench: Bench) -> None:
+    began = bench.live.now()
+    (long,) = bench.submit(ADA, gpus_per_node=4, min_runtime="1h")
+    (gone,) = bench.submit(EVE, account="llm", gpus_per_node=4, nodes=2)
+    bench.wait(10 * HOUR)
+    bench.desk.cancel(EVE, [gone])
+    bench.wait(20 * HOUR)
+    bench.end(long)
+    (on,) = bench.submit(ADA, gpus_per_node=1, time_limit="9h")
+    bench.wait(HOUR)
+    runs = {each.workload.id: each.run for each in trace_of(bench, began + 12 * HOUR).arrivals}
+    assert runs == {long: 18 * HOUR, on: 9 * HOUR}
+    early = {each.workload.id: each for each in trace_of(bench, began).arrivals}
+    assert (early[long].run, early[gone].cancel_after) == (30 * HOUR, 10 * HOUR)
+
+
+def test_a_failure_of_hardware_repeats_what_was_lost(bench: Bench) -> None:
+    began = bench.live.now()
+    (job,) = bench.submit(ADA, gpus_per_node=4, min_runtime="1h")
+    bench.wait(2 * HOUR)
+    bench.end(job, outcome=Outcome.NODE_FAIL)
+    bench.wait(3 * HOUR)
+    bench.end(job)
+    (arrival,) = trace_of(bench, began).arrivals
+    assert 3 * HOUR <= arrival.run <= 5 * HOUR + MINUTE
+
+
+def test_more_share_for_one_is_delivered_to_it_and_taken_from_the_other(bench: Bench) -> None:
+    fortnight(bench)
+    portfolio = bench.desk.portfolio
+    begun = portfolio.tried(Shares({"vision": "20%", "llm": "80%"}), 5)
+    assert begun.state == "running"
+    assert portfolio.tried(Shares({"vision": "20%", "llm": "80%"}), 5).id == begun.id, "the same question is one"
+    until = time.monotonic() + PATIENCE
+    while (found := portfolio.trials.find(begun.id)).state == "running":  # type: ignore[union-attr]
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert found is not None and found.found is not None, found
+    rows = {row["account"]: row for row in found.found["accounts"]}
+    assert rows["llm"]["owed"]["after"] > rows["llm"]["owed"]["before"]
+    assert rows["llm"]["used"]["after"] > rows["llm"]["used"]["before"] + 8
+    assert rows["vision/video"]["used"]["after"] < rows["vision/video"]["used"]["before"]
+    assert {(each["account"], each["after"]) for each in found.found["changes"]} >= {("llm", "80%")}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (Shares({"vision": "50%"}), "changes nothing"),
+        (Shares({"vision": "60%"}), "110%|more than 100"),
+        (Shares({"nobody": "1%"}), "there is no account nobody"),
+        ("budgets: {vision: }", "holds nothing"),
+    ],
+)
+def test_what_is_no_division_is_told(bench: Bench, wanted: Any, says: str) -> None:
+    bench.submit(ADA)
+    with pytest.raises(DeskError, match=says):
+        bench.desk.portfolio.tried(wanted, 5)
+
+
+def test_a_trial_that_fails_says_why_and_can_be_asked_for_again(tmp_path: Path, bench: Bench) -> None:
+    trials = Trials(f"sqlite:///{tmp_path}/none/mirab.db", tmp_path / "kept")
+    state = bench.state
+    asked = (state.budgets, state.budgets, state.policy, state.cluster, bench.live.now(), DAY)
+    begun = trials.begin(*asked)
+    until = time.monotonic() + PATIENCE
+    while (found := trials.find(begun.id)).state == "running":  # type: ignore[union-attr]
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert found is not None and (found.state, bool(found.problem)) == ("failed", True)
+    assert trials.begin(*asked).state == "running"
+
+
+def test_what_was_kept_is_found_after_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "w0123456789abcdef.json").write_text('{"a": 1}')
+    trials = Trials("sqlite:///nowhere", tmp_path)
+    assert trials.find("w0123456789abcdef").found == {"a": 1}  # type: ignore[union-attr]
+    assert trials.find("w0000000000000000") is None
+    assert trials.find("../w0123456789abcdef") is None
+
+
+def test_the_answer_is_the_same_for_the_same_journal(bench: Bench) -> None:
+    from mirab.model.codec import encode
+
+    fortnight(bench, 3)
+    state, now = bench.state, bench.live.now()
+    asked = {"present": encode(state.budgets), "proposed": encode(state.budgets), "policy": encode(state.policy),
+             "cluster": encode(state.cluster), "begin": now - 3 * DAY, "now": now}  # fmt: skip
+    one = tried(bench.store.url, asked)
+    assert all(row["verdict"] in ("same", "unknown") for row in one["accounts"])
+    assert one["all"]["used"]["difference"] == 0
