@@ -58,7 +58,7 @@ class Statement:
 
 SUBMIT_SETTINGS = (
     *("user", "min", "run", "limit", "grace", "checkpoint", "restart", "resume", "type", "cpus", "memory"),
-    *("priority", "deadline", "preemptible", "held", "label"),
+    *("priority", "deadline", "preemptible", "held", "label", "after", "at_most"),
     *("start_delay", "never_starts", "launch_fails", "ignores_stop", "refuses_stop", "vouched"),
 )
 CLUSTER_LINES = {"pool": Form(("name",), (), ("nodes", "gpus", "type", "cpus", "memory", "weight", "domains"))}

@@ -25,6 +25,7 @@ from mirab.model.units import UNIT, Instant, NodeName, RunId, WorkloadId, format
 from tests.driven import rebuilt
 from tests.pretend import HandClock, PretendEngine, Recorder
 from tests.scenarios import build
+from tests.scenarios.bonds import Bonds
 from tests.scenarios.expect import DECISIONS, Decided, decisions_of, differences, expected, reason_agrees, reason_text
 from tests.scenarios.expect import wanted as reason_wanted
 from tests.scenarios.fileform import Round, Scenario, ScenarioError, Statement, duration_of, names_of
@@ -71,6 +72,7 @@ class Play:
         self.policy = build.policy_of(scenario.policy)
         self.clock = HandClock()
         self.engine = PretendEngine(self.cluster, self.clock)
+        self.bonds = Bonds(self.engine)
         self.state = State(self.cluster, self.budgets, self.policy)
         self.journal = AuditedJournal(self.state, self.clock)
         self.wake_at: Instant | None = None
@@ -114,6 +116,7 @@ class Play:
             self.state.check()
             self.wake_at = plan.wake_at
             self._note(plan)
+            self.bonds.hear(self.journal.record.entries[-1][0], self.clock.instant)
             due = self.engine.next_due()
             if due is None or due > self.clock.instant:
                 return
@@ -236,6 +239,7 @@ class Play:
             elif line.verb == "submit":
                 for workload, conduct in build.workloads_of(line, turn.at):
                     self.engine.arrive(workload, conduct)
+                self.bonds.submitted(line, turn.at)
             elif line.verb in ("degraded", "down", "up"):
                 for node in build.node_names(line.words[0], line.where):
                     self._node(line, NodeName(node), turn.at)

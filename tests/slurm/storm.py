@@ -12,6 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -24,7 +25,7 @@ from mirab.backends.slurm.seen import job_of
 from mirab.model.records import RunRow
 from mirab.model.units import WorkloadId
 from tests.slurm.cluster import SlurmCluster, SlurmError, missing, program
-from tests.slurm.house import USERS, House, sbatch
+from tests.slurm.house import CLUSTER, USERS, House, sbatch
 
 MINIMUM_S = 4
 WRAPPER = '#!/bin/sh\n[ -e {flag} ] && sleep 8\nexec {real} "$@"\n'
@@ -46,6 +47,7 @@ class Storm:
     seed: int
     jobs: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -81,7 +83,8 @@ class Storm:
 
     # --- moves
     def submit(self, *options: str, gpus: str = "") -> None:
-        account = self.dice.choice(("red", "blue", "blue"))
+        red_has_a_day = len(self.done) // 15 % 2 == 0
+        (account,) = self.dice.choices(("red", "blue"), (5, 1) if red_has_a_day else (1, 5))
         gpus = gpus or self.dice.choice(("2", "4", "8", "8"))
         with contextlib.suppress(SlurmError):
             self.jobs.append(
@@ -216,6 +219,7 @@ class Storm:
         listing = "\n".join(row for row in rows if not row.endswith("|None assigned"))
         books = [each for each in bookings(listing) if each.ended_at is not None and each.ended_at > each.started_at]
         found = [*self._against_the_books(runs, books), *self._contracts(runs), *self._twice(runs)]
+        self.counted = Counter(run.outcome or "" for run in runs)
         told = [fault.partition(" ")[0].partition(".")[0] for fault in found[:3]]
         return found + [line for name in told for line in self._told_of(name, job_of(WorkloadId(name)))]
 
@@ -274,7 +278,8 @@ def _same(run: RunRow, book: Booking) -> bool:
 
 def storm(slurm: SlurmCluster, folder: Path, seed: int, seconds: float) -> list[str]:
     """Blow so long, let it settle, and say what is wrong then."""
-    house = House(slurm, folder, settings="interval: 2s\ntimeout: 5s\n")
+    quick = CLUSTER.replace("window: 10m", "window: 2m")
+    house = House(slurm, folder, settings="interval: 2s\ntimeout: 5s\n", cluster=quick)
     made = Storm(slurm, house, seed)
     try:
         made.prepare()
@@ -282,6 +287,8 @@ def storm(slurm: SlurmCluster, folder: Path, seed: int, seconds: float) -> list[
         made.settle()
         time.sleep(2)
         faults = made.faults()
+        ends = ", ".join(f"{count} {outcome}" for outcome, count in sorted(made.counted.items()))
+        print(f"{sum(made.counted.values())} runs in the ledger: {ends}")
         return [*faults, made.words()] if faults else []
     finally:
         house.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -29,9 +30,14 @@ def mirab(made: House, *words: str, code: int = 0) -> Result:
     return done
 
 
+def answer(made: House, *words: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(mirab(made, *words, "--json").stdout)
+    return told
+
+
 def test_release_all_gives_everything_back(slurm: SlurmCluster, tmp_path: Path) -> None:
     with house(slurm, tmp_path / "mirab") as made:
-        mirab(made, "govern", "red", "blue")
+        assert answer(made, "govern", "red", "blue")["governed"] == ["red", "blue"]
         assert "red" in Governed(slurm.governed) and "green" not in Governed(slurm.governed)
         made.start()
         running = [sbatch(slurm, *WHOLE_NODE, "-A", "red") for _ in range(3)]
@@ -43,7 +49,7 @@ def test_release_all_gives_everything_back(slurm: SlurmCluster, tmp_path: Path) 
         assert (told["governed"], told["running"], told["held_by_mirab"], told["held_by_users"]) == (
             ["red", "blue"], 3, 3, 1,
         )  # fmt: skip
-        mirab(made, "release-all")
+        assert answer(made, "release-all") == {"governed": [], "given_back": 3, "still_held": 0}
         assert read_governed(slurm.governed) == ()
         told = json.loads(mirab(made, "status", "--json").output)
         assert (told["held_by_mirab"], told["held_by_users"], told["running"]) == (0, 1, 3)
@@ -61,7 +67,7 @@ def test_an_account_is_given_back(slurm: SlurmCluster, tmp_path: Path) -> None:
         jobs = [sbatch(slurm, *WHOLE_NODE, "-A", account) for account in ("red", "blue")]
         assert json.loads(mirab(made, "status", "--json").output)["held_by_mirab"] == 2
         assert "not governed: green" in mirab(made, "ungovern", "green", code=2).output
-        mirab(made, "ungovern", "red")
+        assert answer(made, "ungovern", "red") == {"governed": ["blue"], "given_back": 1, "still_held": 0}
         slurm.wait_for(lambda: slurm.states()[jobs[0]] == "RUNNING", "Slurm to start red")
         assert slurm.states()[jobs[1]] == "PENDING"
 
@@ -108,6 +114,9 @@ def test_import_makes_budgets_and_a_log(slurm_with_accounts: SlurmCluster, tmp_p
     made = House(slurm, tmp_path / "mirab")
     out = tmp_path / "import"
     done = mirab(made, "import", "--out", str(out))
+    told = answer(made, "import", "--out", str(out))
+    assert told["folder"] == str(out) and told["accounts"] >= 4 and told["attempts"] >= 1
+    assert answer(made, "lua")["text"] == mirab(made, "lua").stdout
     file = read_cluster_file(out / "cluster.yaml")
     assert file.budgets is not None and file.cluster is not None
     shares = {str(path): round(share / 1e7, 2) for path, _, share in file.budgets.walk()}

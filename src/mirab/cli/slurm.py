@@ -65,8 +65,9 @@ def command() -> None:
 @click.option(
     "--since", metavar="WHEN", default="now-30days", help="Of sacct's log, in its words. Default: now-30days."
 )
+@FORMAT
 @_places
-def import_(out: str, since: str, **place: str | None) -> None:
+def import_(out: str, since: str, as_json: bool, **place: str | None) -> None:
     """Read accounts, shares, nodes and the jobs of the last month from Slurm: budgets, and a log to replay."""
     from mirab.backends.slurm import associations, commands
     from mirab.backends.slurm.listings import nodes
@@ -89,20 +90,31 @@ def import_(out: str, since: str, **place: str | None) -> None:
     jobs = _read(runner_of(settings, observing=True, clock=""), log_command(since))
     jobs = associations.with_paths(jobs, paths_of(budgets)) if jobs else jobs
     (folder / "jobs.txt").write_text(jobs, encoding="utf-8")
-    say(f"{folder}/budgets.yaml: {len(list(budgets.walk()))} accounts, for `mirab serve --backend slurm --cluster`")
+    accounts, attempts = len(list(budgets.walk())), max(0, jobs.count("\n") - 1)
+    if as_json:
+        files = ["budgets.yaml", "cluster.yaml", "jobs.txt"]
+        told = {"folder": str(folder), "files": files, "accounts": accounts, "slots": cluster.slots}
+        emit(to_json({**told, "attempts": attempts, "since": since}))
+        return
+    say(f"{folder}/budgets.yaml: {accounts} accounts, for `mirab serve --backend slurm --cluster`")
     say(f"{folder}/cluster.yaml: the same and {cluster.slots} GPUs and cores, for replays")
-    say(f"{folder}/jobs.txt: {max(0, jobs.count(chr(10)) - 1)} attempts of jobs since {since}")
+    say(f"{folder}/jobs.txt: {attempts} attempts of jobs since {since}")
     say(f"Next: mirab compare {folder}/jobs.txt --cluster {folder}/cluster.yaml --policies fair-tree,budget")
 
 
 @command.command()
+@FORMAT
 @_places
-def lua(**place: str | None) -> None:
+def lua(as_json: bool, **place: str | None) -> None:
     """Print `job_submit.lua`, which holds the jobs of governed accounts when they are submitted."""
     from mirab.backends.slurm.plugin import plugin_text
 
     settings = _settings(**place)
-    emit(plugin_text(settings.governed))
+    text = plugin_text(settings.governed)
+    if as_json:
+        emit(to_json({"name": "job_submit.lua", "text": text, "governed_file": str(settings.governed)}))
+        return
+    emit(text)
     say("Write it into the folder of slurm.conf as job_submit.lua, add JobSubmitPlugins=lua to slurm.conf, and say")
     say(f"`scontrol reconfigure`. It reads {settings.governed}, which the controller's user has to be able to read.")
     say("Without it mirab holds jobs itself, a few seconds after they came: Slurm may have started some by then.")
@@ -110,20 +122,25 @@ def lua(**place: str | None) -> None:
 
 @command.command()
 @click.argument("accounts", nargs=-1, required=True, metavar="ACCOUNT...")
+@FORMAT
 @_places
-def govern(accounts: tuple[str, ...], **place: str | None) -> None:
+def govern(accounts: tuple[str, ...], as_json: bool, **place: str | None) -> None:
     """Let mirab decide about the jobs of these accounts (`*` = all). What runs already goes on."""
     from mirab.backends.slurm.governed import read_governed, write_governed
 
     path = _settings(**place).governed
     write_governed(path, dict.fromkeys((*read_governed(path), *accounts)))
+    if as_json:
+        emit(to_json({"governed": list(read_governed(path)), "governed_file": str(path)}))
+        return
     say(f"Governed: {', '.join(read_governed(path))} (in {path})")
 
 
 @command.command()
 @click.argument("accounts", nargs=-1, required=True, metavar="ACCOUNT...")
+@FORMAT
 @_places
-def ungovern(accounts: tuple[str, ...], **place: str | None) -> None:
+def ungovern(accounts: tuple[str, ...], as_json: bool, **place: str | None) -> int:
     """Leave the jobs of these accounts to Slurm again; those that mirab holds are given back at once."""
     from mirab.backends.slurm.governed import read_governed, write_governed
     from mirab.service.slurm import runner_of
@@ -136,13 +153,13 @@ def ungovern(accounts: tuple[str, ...], **place: str | None) -> None:
     write_governed(settings.governed, [account for account in before if account not in accounts])
     everything = "*" in accounts
     given, left = _give_back(runner_of(settings, observing=False), None if everything else frozenset(accounts))
-    say(f"{given} jobs given back to Slurm")
-    _said_left(left)
+    return _given(settings.governed, given, left, as_json, f"{given} jobs given back to Slurm")
 
 
 @command.command("release-all")
+@FORMAT
 @_places
-def release_all(**place: str | None) -> int:
+def release_all(as_json: bool, **place: str | None) -> int:
     """Give everything back to Slurm at once: nothing is governed any more, and what mirab holds is released.
 
     Jobs that their users or operators hold stay held. Nodes that mirab drains stay drained: `scontrol update
@@ -154,8 +171,8 @@ def release_all(**place: str | None) -> int:
     settings = _settings(**place)
     write_governed(settings.governed, ())
     given, left = _give_back(runner_of(settings, observing=False), None)
-    say(f"Nothing is governed any more; {given} jobs given back to Slurm")
-    return _said_left(left)
+    said = f"Nothing is governed any more; {given} jobs given back to Slurm"
+    return _given(settings.governed, given, left, as_json, said)
 
 
 def _give_back(runner: Runner, accounts: frozenset[str] | None) -> tuple[int, int]:
@@ -176,7 +193,13 @@ def _give_back(runner: Runner, accounts: frozenset[str] | None) -> tuple[int, in
     return len(given), len(held)
 
 
-def _said_left(left: int) -> int:
+def _given(path: Path, given: int, left: int, as_json: bool, said: str) -> int:
+    from mirab.backends.slurm.governed import read_governed
+
+    if as_json:
+        emit(to_json({"governed": list(read_governed(path)), "given_back": given, "still_held": left}))
+    else:
+        say(said)
     if left:
         say(f"{left} jobs are still held: say it again, or `scontrol release JOB`")
         return Exit.FAILED

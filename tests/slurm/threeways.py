@@ -1,0 +1,426 @@
+"""One scenario file, three ways: a replay, real processes of this machine, a real Slurm.
+
+`python -m tests.slurm.threeways FILE... [--hour 30]` plays files and shows the decisions side by side, as root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from mirab.model import reasons
+from mirab.model.events import Event
+from mirab.model.plans import Plan
+from mirab.model.policy import Policy
+from mirab.model.records import Grant
+from mirab.model.settings import format_setting, settings
+from mirab.model.units import SECOND, Duration, Instant, NodeName, WorkloadId, format_share
+from mirab.service.auth.principal import Principal
+from mirab.service.config import load_config
+from mirab.service.desk.forms import SubmitForm
+from mirab.service.runtime import Service, assemble
+from tests.scenarios import build
+from tests.scenarios.bonds import at_most
+from tests.scenarios.expect import DECISIONS, Decided, ReasonWanted, decisions_of, differences, expected
+from tests.scenarios.fileform import Round, Scenario, ScenarioError, Statement, names_of, read_scenario
+from tests.scenarios.runner import NotAsWrittenError, Play
+from tests.slurm.cluster import SlurmCluster, missing
+from tests.slurm.house import USERS, House, clear, sbatch
+
+HOUR_S = 30.0
+"""Seconds that an hour of a file takes."""
+AS_THEY_ARE = frozenset({"cadence", "start_timeout", "stop_timeout"})
+"""Settings that are about engines, which do not go faster."""
+COMPARED = frozenset({"beneficiary", "node"})
+"""Numbers of reasons that do not depend on the exact instant."""
+ROOT = Principal("root", (Grant("admin", ""),), "unix uid=0")
+WORK = "trap '' TERM; sleep {seconds}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A decision, without its instant."""
+
+    verb: str
+    subject: str
+    nodes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.verb, self.subject, *([f"on {','.join(self.nodes)}"] if self.nodes else [])])
+
+
+def step_of(decided: Decided) -> Step:
+    on = dict(decided.details).get("on") or ()
+    return Step(decided.verb, decided.subject, tuple(on))  # type: ignore[arg-type]
+
+
+class Replay(Play):
+    """The way that needs no time."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.steps: list[Step] = []
+        super().__init__(scenario)
+
+    def _note(self, plan: Plan) -> None:
+        before = len(self.decided)
+        super()._note(plan)
+        self.steps += [step_of(found) for _, found in self.decided[before:]]
+
+
+class World(Protocol):
+    """Where a scenario happens really. Returns the ids that it gives to what is submitted, in the file's order."""
+
+    service: Service
+
+    def submit(self, wish: Wish) -> Sequence[str]: ...
+    def cancel(self, job: str) -> None: ...
+    def drain(self, node: NodeName, cause: str) -> None: ...
+    def resume(self, node: NodeName) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A line `submit` with its times as they are played; `after`: ids that it depends on."""
+
+    count: int
+    account: str
+    user: str
+    nodes: int
+    gpus: int
+    minimum: Duration
+    grace: Duration
+    run: Duration | None
+    after: tuple[str, ...]
+    at_most: int
+
+    @property
+    def script(self) -> str:
+        return WORK.format(seconds="100000" if self.run is None else f"{self.run / SECOND:g}")
+
+
+class ById(dict[str, WorkloadId]):
+    """Workload of any run id of a live service."""
+
+    def __missing__(self, run_id: str) -> WorkloadId:
+        return WorkloadId(run_id.rpartition(".")[0])
+
+
+@dataclass(eq=False)
+class Way:
+    """One scenario being played with real time."""
+
+    scenario: Scenario
+    world: World
+    scale: float
+    names: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    heard: list[tuple[Instant, Decided]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        live = self.world.service.live
+        pool = max(live.state.cluster.pools, key=lambda each: each.gpus_per_node)
+        (there,) = build.cluster_of(self.scenario).pools
+        if (len(there.nodes), there.gpus_per_node) != (len(pool.nodes), pool.gpus_per_node):
+            raise ScenarioError(
+                f"{self.scenario.name}: played on {len(pool.nodes)} nodes with {pool.gpus_per_node} GPUs"
+            )
+        self.real = dict(zip(there.nodes, pool.nodes, strict=True))
+        self.nodes = {real: name for name, real in self.real.items()}
+        live.subscribe(lambda seq, facts, plan: self._hear(facts, plan))
+
+    def _hear(self, facts: Sequence[Event], plan: Plan) -> None:
+        cluster = self.world.service.live.state.cluster
+        self.heard += [(plan.at, found) for found in decisions_of(plan, cluster, ById())]
+
+    # --- time
+    def play(self) -> None:
+        """Raises `NotAsWrittenError` where something else is decided, or not within its round."""
+        self.began = time.monotonic()
+        for turn in self.scenario.rounds:
+            self._wait(turn.at)
+            self._compare((), f"{turn.where}: before it")
+            for line in turn.facts:
+                self._happen(line)
+            self._wait(turn.until)
+            self._compare(turn.plan, turn.where)
+
+    def _wait(self, at: Instant) -> None:
+        due = self.began + at * self.scale / SECOND
+        while (left := due - time.monotonic()) > 0:
+            pulse = self.world.service.live.pulse
+            assert not pulse.failed, pulse.failed
+            time.sleep(min(left, 0.5))
+
+    def _compare(self, plan: Sequence[Statement], where: str) -> None:
+        heard, self.heard = self.heard, []
+        got = [self._named(found) for _, found in heard]
+        self.steps += [step_of(found) for found in got]
+        want = [_loosened(each) for line in plan if line.verb in DECISIONS for each in expected(line)]
+        wrong = differences(want, got)
+        if wrong:
+            story = [f"  decided: {step}" for step in self.steps]
+            raise NotAsWrittenError("\n".join([f"{type(self.world).__name__}, {where}", *wrong, *story]))
+
+    def _named(self, found: Decided) -> Decided:
+        """In the words of the file."""
+        subject = self.names.get(found.subject) or self.nodes.get(NodeName(found.subject), found.subject)
+        on = tuple(self.nodes[name] for name in dict(found.details).get("on", ()))  # type: ignore[attr-defined]
+        details = [(key, value) for key, value in found.details if key == "resumed"]
+        return Decided(found.verb, subject, (*([("on", on)] if on else []), *details), self._reason(found.reason))
+
+    def _reason(self, reason: object) -> object:
+        if isinstance(reason, reasons.PreemptedFor):
+            return replace(reason, beneficiary=WorkloadId(self.names[reason.beneficiary]))
+        if isinstance(reason, reasons.DrainedFrom):
+            return replace(reason, node=self.nodes[reason.node])
+        return reason
+
+    # --- what happens
+    def _happen(self, line: Statement) -> None:
+        if line.verb == "submit":
+            self._submit(line)
+        elif line.verb == "cancel":
+            for name in names_of(line.words[0], line.where):
+                self.world.cancel(self.ids[name])
+        elif line.verb in ("degraded", "up"):
+            for node in build.node_names(line.words[0], line.where):
+                real = self.real[NodeName(node)]
+                if line.verb == "up":
+                    self.world.resume(real)
+                else:
+                    self.world.drain(real, line.get("cause", "sick"))
+        else:
+            raise ScenarioError(f"{line.where}: {line.verb} cannot be played with real time")
+
+    def _submit(self, line: Statement) -> None:
+        names = names_of(line.words[0], line.where)
+        limit = at_most(line)
+        wishes = [self._wish(line, len(names), limit)] if limit else [self._wish(line, 1, 0)] * len(names)
+        given = [job for wish in wishes for job in self.world.submit(wish)]
+        self.ids |= dict(zip(names, given, strict=True))
+        self.names |= dict(zip(given, names, strict=True))
+
+    def _wish(self, line: Statement, count: int, limit: int) -> Wish:
+        nodes, gpus = build.nodes_by_gpus(line.words[2], line.where)
+        after = names_of(line.get("after"), line.where) if line.get("after") else []
+        return Wish(
+            count, line.words[1], line.get("user"), nodes, gpus,
+            self._scaled(line.duration("min")), self._scaled(line.duration("grace", build.DEFAULT_GRACE)),
+            self._scaled(line.duration("run")) if line.get("run") else None,
+            tuple(self.ids[name] for name in after), limit,
+        )  # fmt: skip
+
+    def _scaled(self, span: Duration) -> Duration:
+        return round(span * self.scale)
+
+
+def _loosened(want: Decided) -> Decided:
+    """Without the instants, which real time does not keep to the millisecond."""
+    details = tuple((key, value) for key, value in want.details if key in ("on", "resumed"))
+    reason = want.reason
+    if isinstance(reason, ReasonWanted):
+        reason = replace(reason, numbers=tuple(pair for pair in reason.numbers if pair[0] in COMPARED))
+    return Decided(want.verb, want.subject, details, reason)
+
+
+# --- the worlds -------------------------------------------------------------------------------------------------------
+def cluster_file(scenario: Scenario, scale: float) -> str:
+    """Budgets and policy for `mirab serve`, with the policy's times as they are played."""
+    lines = ["budgets:"]
+    for budget in build.budgets_of(scenario.budgets).roots:
+        if budget.children:
+            raise ScenarioError(f"{scenario.name}: played with real time are budgets without children")
+        lines.append(f"  {budget.name}: {{share: {format_share(budget.share)}}}")
+    policy = scaled(build.policy_of(scenario.policy), scale)
+    told = [f"  {name}: {text}" for name in settings() if (text := format_setting(policy, name)) != ""]
+    return "\n".join([*lines, "policy:", f"  base: {policy.name}", *told, ""])
+
+
+def scaled(policy: Policy, scale: float) -> Policy:
+    spans = {
+        each.name: round(getattr(policy, each.name) * scale)
+        for each in dataclasses.fields(policy)
+        if str(each.type).startswith("Duration") and getattr(policy, each.name) and each.name not in AS_THEY_ARE
+    }
+    return replace(policy, cadence=100, **spans)  # type: ignore[arg-type]
+
+
+class LocalWorld:
+    """The service with real processes on pretended nodes."""
+
+    def __init__(self, service: Service, folder: Path) -> None:
+        self.service, self.folder = service, folder
+
+    def submit(self, wish: Wish) -> Sequence[str]:
+        form = SubmitForm(
+            wish.account, "way", argv=("/bin/sh", "-c", wish.script), cwd=str(self.folder),
+            environment={"PATH": "/usr/bin:/bin"}, nodes=wish.nodes, gpus_per_node=wish.gpus,
+            min_runtime=f"{wish.minimum}ms", grace=f"{wish.grace}ms", output="/dev/null",
+            array=f"1-{wish.count}%{wish.at_most}" if wish.at_most else "",
+            dependency=f"afterok:{':'.join(_whole(wish.after))}" if wish.after else "",
+        )  # fmt: skip
+        return self.service.desk.submit(ROOT, form).ids
+
+    def cancel(self, job: str) -> None:
+        self.service.desk.cancel(ROOT, [job])
+
+    def drain(self, node: NodeName, cause: str) -> None:
+        self.service.desk.node_drain(ROOT, node, cause)
+
+    def resume(self, node: NodeName) -> None:
+        self.service.desk.node_resume(ROOT, node, "well again")
+
+
+class SlurmWorld:
+    """The service on a real Slurm, whose own commands are used."""
+
+    def __init__(self, house: House, service: Service) -> None:
+        self.service, self.house = service, house
+
+    def submit(self, wish: Wish) -> Sequence[str]:
+        options = [f"-N{wish.nodes}", f"--gpus-per-node={wish.gpus}", "-A", wish.account,
+                   f"--comment=mirab:min={wish.minimum}ms,grace={wish.grace}ms"]  # fmt: skip
+        if wish.at_most:
+            options.append(f"--array=1-{wish.count}%{wish.at_most}")
+        if wish.after:
+            options.append(f"--dependency=afterok:{':'.join(_whole(wish.after))}")
+        job = sbatch(self.house.slurm, *options, script=wish.script, user=wish.user or USERS[0])
+        return [f"{job}_{task}" for task in range(1, wish.count + 1)] if wish.at_most else [job]
+
+    def cancel(self, job: str) -> None:
+        self.house.slurm.run("scancel", job)
+
+    def drain(self, node: NodeName, cause: str) -> None:
+        self.house.slurm.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={cause}")
+
+    def resume(self, node: NodeName) -> None:
+        self.house.slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+
+def _whole(jobs: Sequence[str]) -> list[str]:
+    """A dependency names an array, not its tasks."""
+    return list(dict.fromkeys(job.partition("_")[0] for job in jobs))
+
+
+@contextmanager
+def local_world(scenario: Scenario, folder: Path, scale: float) -> Iterator[LocalWorld]:
+    (pool,) = build.cluster_of(scenario).pools
+    folder.mkdir(parents=True)
+    (folder / "cluster.yaml").write_text(cluster_file(scenario, scale))
+    flags = {"state_dir": str(folder), "cluster": str(folder / "cluster.yaml"),
+             "pretend_gpus": str(pool.gpus_per_node), "pretend_nodes": str(len(pool.nodes))}  # fmt: skip
+    service = assemble(load_config(flags, {}))
+    service.start()
+    world = LocalWorld(service, folder)
+    try:
+        yield world
+    finally:
+        with suppress(Exception):
+            alive = [str(run.workload.id) for run in list(service.live.state.runs.values())]
+            waiting = [str(name) for name in (*service.live.state.pending, *service.live.state.held)]
+            service.desk.cancel(ROOT, [*waiting, *alive])
+            deadline = time.monotonic() + 30
+            while service.live.state.runs and time.monotonic() < deadline:
+                time.sleep(0.1)
+        service.stop()
+
+
+@contextmanager
+def slurm_world(scenario: Scenario, slurm: SlurmCluster, folder: Path, scale: float) -> Iterator[SlurmWorld]:
+    made = House(slurm, folder, cluster=cluster_file(scenario, scale), settings="interval: 1s\n")
+    made.govern(*(budget.name for budget in build.budgets_of(scenario.budgets).roots))
+    try:
+        yield SlurmWorld(made, made.start())
+    finally:
+        made.stop()
+        slurm.governed.unlink(missing_ok=True)
+        clear(slurm)
+
+
+def three_ways(scenario: Scenario, slurm: SlurmCluster, folder: Path, hour: float = HOUR_S) -> dict[str, list[Step]]:
+    """The decisions of each way.
+
+    Raises:
+        NotAsWrittenError: a way departs from the file; the message says which and where.
+    """
+    replay = Replay(scenario)
+    replay.play()
+    found = {"replay": replay.steps}
+    scale, wrong = hour / 3600, list[BaseException]()
+
+    def play(name: str, world: World) -> None:
+        way = Way(scenario, world, scale)
+        found[name] = way.steps
+        try:
+            way.play()
+        except BaseException as error:
+            wrong.append(error)
+
+    with (
+        local_world(scenario, folder / "local", scale) as local,
+        slurm_world(scenario, slurm, folder / "slurm", scale) as there,
+    ):
+        threads = [threading.Thread(target=play, args=each) for each in (("local", local), ("slurm", there))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if wrong:
+        raise NotAsWrittenError("\n".join(str(error) for error in wrong)) from wrong[0]
+    return found
+
+
+def same_order(scenario: Scenario, found: Mapping[str, Sequence[Step]]) -> list[str]:
+    """How the ways differ, for people; nodes count where the file names them, which each round has compared."""
+    orders = {name: [(step.verb, step.subject) for step in steps] for name, steps in found.items()}
+    return [
+        f"{scenario.name}: {name} decided {[' '.join(each) for each in order]}, the replay "
+        f"{[' '.join(each) for each in orders['replay']]}"
+        for name, order in orders.items()
+        if order != orders["replay"]
+    ]
+
+
+def last(rounds: Sequence[Round]) -> Instant:
+    return rounds[-1].until
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--hour", type=float, default=HOUR_S, help="Seconds that an hour of a file takes.")
+    asked = parser.parse_args()
+    absent = missing()
+    if absent:
+        raise SystemExit(f"skipped: {absent}")
+    folder, wrong = Path(tempfile.mkdtemp(prefix="slurm", dir="/tmp")), []
+    try:
+        with SlurmCluster(folder, nodes=3) as slurm:
+            for number, file in enumerate(asked.files):
+                scenario = read_scenario(file)
+                print(f"{file.stem}: {last(scenario.rounds) / 3_600_000 * asked.hour:.0f} s")
+                found = three_ways(scenario, slurm, folder / f"ways{number}", asked.hour)
+                for row in zip(*found.values(), strict=False):
+                    print("".join(f"  {step!s:32}" for step in row))
+                wrong += same_order(scenario, found)
+    except NotAsWrittenError as error:
+        wrong.append(str(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("\n".join(wrong) or "the same decisions in the same order")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
