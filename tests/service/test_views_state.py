@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirab.model.units import HOUR, MINUTE
+from mirab.model.units import DAY, HOUR, MINUTE, WorkloadId
 from mirab.service.schemas import Node, ShareAccount
 from mirab.service.views import Views
+from mirab.service.views.moments import iso
 from mirab.service.views.squatters import Silence
-from tests.service.house import ADA, BOB, EVE, OPS, ROOT, Bench
+from tests.service.house import ADA, BOB, EPOCH, EVE, OPS, ROOT, Bench
+
+WINDOW = 7 * DAY
 
 
 @pytest.fixture
@@ -72,6 +75,31 @@ def test_a_debt_is_what_was_owed_and_not_delivered(bench: Bench, views: Views) -
     assert video.owed_h == pytest.approx(2.04, abs=0.001)
     assert video.delivered_h == 0
     assert video.debt_h == video.owed_h
+    assert video.debt_from == iso(EPOCH + WINDOW), "one window after the first hour in which it was short began"
+    assert video.debt_gone_by == iso(EPOCH + WINDOW + HOUR)
+    assert account(views, "vision").debt_gone_by == video.debt_gone_by, "with all below it"
+    assert account(views, "vision/image").debt_gone_by is None
+
+
+def test_an_account_knows_its_next_start_its_owner_and_its_review(bench: Bench, views: Views) -> None:
+    """The first of its waiting jobs, by the newest forecasts, where they know one."""
+    tree = {"llm": {"share": "50%", "owner": "Eva", "review": "2026-12-01", "hypothesis": "better models"},
+            "vision": {"share": "50%", "children": {"video": {"share": "100%"}}}}  # fmt: skip
+    bench.desk.set_budgets(ROOT, tree, "*", "owners")
+    llm = account(views, "llm")
+    assert (llm.owner, llm.review, llm.hypothesis) == ("Eva", "2026-12-01", "better models")
+    assert (llm.next_start, llm.next_job) == (None, "")
+    bench.submit(EVE, account="llm", nodes=2, gpus_per_node=4, min_runtime="1h", time_limit="1h")
+    later, first = (bench.submit(nodes=nodes, gpus_per_node=4, min_runtime="1h")[0] for nodes in (2, 1))
+    assert account(views, "vision").next_job == "", "nobody has looked forward yet"
+    batch = views.answers.forecaster.refresh()
+    starts = {each: batch.forecasts[WorkloadId(each)].p50 for each in (later, first)}
+    for path in ("vision", "vision/video"):
+        told = account(views, path)
+        assert told.next_job == min(starts, key=lambda each: (starts[each], each))
+        assert told.next_start == iso(min(starts.values()))  # type: ignore[type-var, arg-type]
+        assert told.next_start_p90 is not None
+    assert account(views, "llm").next_start is None
 
 
 def test_a_subtree_and_what_is_not_there(bench: Bench, views: Views) -> None:

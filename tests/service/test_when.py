@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ from mirab.service.desk.errors import DeskError
 from mirab.service.forecaster import Forecaster
 from mirab.service.views.answers import Answers
 from mirab.store.predictions import KEPT, Prediction, Predictions
+from mirab.study.forecast import Forecast
+from mirab.study.forecastwords import when_sentence
+from mirab.study.formats import Names
 from tests.service.house import ADA, EVE, Bench, form
 
 
@@ -191,3 +196,19 @@ def test_the_outcome_of_a_run_is_what_is_learned(bench: Bench, answers: Answers)
     bench.end(job, outcome=Outcome.FAILED)
     history = answers.forecaster._history
     assert [len(book) for key, book in history._spans.items() if key == ("eve", "small")] == [1]
+
+
+def test_what_the_runs_forward_found_is_said_plainly() -> None:
+    """Room for it now; a spread; and less than half within what they looked at."""
+    now, names = 1_700_000_000_000, Names(0, zone=UTC)
+    told = Forecast(WorkloadId("7"), now, now + 100, now + 200, now, now, 50, 50)
+    assert when_sentence(told, names) == (
+        "it starts at once, or so say nine of ten of 50 runs of the scheduler forward"
+    )
+    told = replace(told, p50=now + 100, p90=now + HOUR)
+    assert "half start it at once and nine of ten by 2023-11-14 23:13 (in 1 h)" in when_sentence(told, names)
+    told = replace(told, p50=None, p90=None, after_50=now + HOUR, started=3)
+    assert when_sentence(told, names) == (
+        "fewer than half of 50 runs of the scheduler forward start it before 2023-11-14 23:13, "
+        "which is as far as they looked"
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from mirab.cli.client import Client, at
+from mirab.cli.clock import near
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import Column, table, terminal_width
 from mirab.cli.output import emit, say, to_json
@@ -27,6 +28,14 @@ COLUMNS = (
     Column("WAITING", right=True),
     Column("WAITING_GPUS", right=True),
 )
+MORE = (
+    Column("NEXT_START", right=True),
+    Column("DEBT_GONE_BY", right=True),
+    Column("OWNER", least=8),
+    Column("REVIEW"),
+)
+LEAST_DEBT = 0.05
+"""GPU-hours below which a debt is none: it would be shown as 0.0."""
 WIDE = 100
 SPARED = ("DEBT_H", "WAITING_GPUS")
 """Left out on a narrow terminal: what an account is short of is what it is owed and was not delivered."""
@@ -35,11 +44,15 @@ SPARED = ("DEBT_H", "WAITING_GPUS")
 @click.command()
 @click.argument("account", metavar="[ACCOUNT]", default="")
 @click.option("--users", "-u", is_flag=True, help="With the users of each account.")
+@click.option("--long", "-l", is_flag=True, help="With the next start, the age of the debt, owner and review date.")
 @click.option("--formula", is_flag=True, help="How each ratio comes about, with its numbers.")
 @JSON_OPTION
 @connected
-def command(client: Client, account: str, users: bool, formula: bool, as_json: bool) -> None:
+def command(client: Client, account: str, users: bool, long: bool, formula: bool, as_json: bool) -> None:
     """Show the tree of accounts: share, used, owed, delivered, debt, ratio, running GPUs, waiting jobs.
+
+    Of one that is named it also tells how its ratio comes about, when its debt leaves the window, when its next job
+    is forecast to start, who owns it, and when it is reviewed.
 
     Amounts are GPU-hours of the window (a week, unless the policy says another). Who has the lowest ratio goes first;
     below 1 an account has had less than its share, and nobody stops its runs.
@@ -50,28 +63,34 @@ def command(client: Client, account: str, users: bool, formula: bool, as_json: b
     elif formula:
         emit("\n".join(formula_of(each) for each in shares["accounts"]))
     else:
-        emit(tree(shares["accounts"], terminal_width(), users=users))
+        emit(tree(shares["accounts"], terminal_width(), users=users, long=long))
+        if account:
+            emit("\n" + "\n".join(sentences(shares["accounts"][0])))
         if terminal_width() and any(each.get("par_h") for each in shares["accounts"]):
             say("RATIO counts the time before an account's first day as delivered: `mirab share --formula` shows it.")
 
 
-def tree(accounts: Sequence[Account], width: int, *, users: bool = False) -> str:
+def tree(accounts: Sequence[Account], width: int, *, users: bool = False, long: bool = False) -> str:
     """The table; each account is indented below its parent."""
     top = min((each["path"].count("/") for each in accounts), default=0)
     rows = []
     for each in accounts:
         depth = each["path"].count("/") - top
-        rows.append([_name(each["path"], depth), *_numbers(each)])
-        rows += [_user_row(user, depth + 1) for user in (each["users"] if users else ())]
-    return table(*_fitting(rows, width), width)
+        more = _more(each) if long else ()
+        rows.append([_name(each["path"], depth), *_numbers(each), *more])
+        rows += [[*_user_row(user, depth + 1), *("" for _ in more)] for user in (each["users"] if users else ())]
+    columns = (*COLUMNS, *MORE) if long else COLUMNS
+    return table(*_fitting(columns, rows, width), width)
 
 
-def _fitting(rows: Sequence[list[str]], width: int) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
+def _fitting(
+    columns: Sequence[Column], rows: Sequence[list[str]], width: int
+) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
     """Columns and rows; on a terminal of fewer than 100 characters without the least important ones."""
     if not 0 < width < WIDE:
-        return COLUMNS, rows
-    kept = [index for index, column in enumerate(COLUMNS) if column.head not in SPARED]
-    return [COLUMNS[index] for index in kept], [[row[index] for index in kept] for row in rows]
+        return columns, rows
+    kept = [index for index, column in enumerate(columns) if column.head not in SPARED]
+    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 def _name(path: str, depth: int) -> str:
@@ -82,6 +101,28 @@ def _numbers(each: Account) -> list[str]:
     amounts = [hours(each[name]) for name in ("used_h", "owed_h", "delivered_h", "debt_h")]
     numbers = [count(each[name]) for name in ("running_gpus", "waiting_jobs", "waiting_gpus")]
     return [percent(each["share"]), *amounts, ratio(each["ratio"]), *numbers]
+
+
+def _more(each: Account) -> list[str]:
+    gone = near(each.get("debt_gone_by")) if (each["debt_h"] or 0) >= LEAST_DEBT else ""
+    return [near(each.get("next_start")), gone, each.get("owner", ""), each.get("review", "")]
+
+
+def sentences(each: Account) -> Iterator[str]:
+    """What the table has no room for, of one account."""
+    yield formula_of(each)
+    if each.get("debt_gone_by") and each["debt_h"] >= LEAST_DEBT:
+        owed = f"its debt of {hours(each['debt_h'])} h leaves the window from {near(each['debt_from'])} on"
+        yield f"{owed}, all of it by {near(each['debt_gone_by'])} if nothing is paid"
+    if each.get("next_start"):
+        most = f", nine of ten by {near(each['next_start_p90'])}" if each.get("next_start_p90") else ""
+        yield f"next start: job {each['next_job']}, in half of the runs forward by {near(each['next_start'])}{most}"
+    elif each["waiting_jobs"]:
+        yield "next start: later than the runs forward have looked, or not looked yet; `mirab when` tells of a job"
+    else:
+        yield "next start: nothing of it waits; `mirab when -A` tells of a request"
+    owner = f"owner: {each['owner']}" if each.get("owner") else "nobody is named as its owner"
+    yield owner + (f"; review: {each['review']}" if each.get("review") else "; no review is set")
 
 
 def _user_row(user: dict[str, Any], depth: int) -> list[str]:

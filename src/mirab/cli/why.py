@@ -87,6 +87,9 @@ def _standings(answer: Answer) -> Iterator[str]:
     yield ""
     yield "Who goes before, by what they have had of their share (the last line is its own):"
     yield table(COLUMNS, [_row(each) for each in answer["ahead"]], terminal_width())
+    if any(each.get("par_h", 0) >= 0.05 for each in answer["ahead"]):
+        note = "RATIO counts the time before an account's first day as delivered: `mirab share --formula` shows it."
+        yield from _wrap(note, "  ")
     if answer["level"]:
         yield from _wrap(answer["level"], "  ")
 

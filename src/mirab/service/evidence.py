@@ -37,8 +37,11 @@ class Contender(Reply):
     """An account with waiting work, as it stands now."""
 
     account: str
-    ratio: Annotated[float | None, Field(description="(used + committed) / entitled; null = it has no share.")]
+    ratio: Annotated[float | None, Field(description="(used + par + committed) / entitled; null = it has no share.")]
     used_h: float
+    par_h: Annotated[
+        float, Field(description="The part of the window before the account's first day, counted as delivered.")
+    ] = 0
     committed_h: float
     entitled_h: float
     waiting_jobs: int

@@ -235,6 +235,14 @@ class ShareAccount(Reply):
     waiting_jobs: int = 0
     waiting_gpus: int = 0
     users: list[ShareUser] = []
+    debt_from: Annotated[Moment | None, Field(description="When its debt begins to leave the window, unpaid.")] = None
+    debt_gone_by: Annotated[Moment | None, Field(description="When all of it has.")] = None
+    next_job: Annotated[str, Field(description="The one of its waiting jobs that is forecast to start first.")] = ""
+    next_start: Annotated[Moment | None, Field(description="By then in half of the runs forward.")] = None
+    next_start_p90: Annotated[Moment | None, Field(description="The same in nine of ten; null = not known.")] = None
+    owner: str = ""
+    review: str = ""
+    hypothesis: str = ""
 
 
 class Shares(Reply):

@@ -16,7 +16,6 @@ from mirab.service.desk.office import BRIEF, Office, audited, require_operator
 from mirab.service.desk.xid import judged
 from mirab.service.inbox import Entry
 
-
 TOLD = {"degraded": "draining", "draining": "draining", "repair": "drained", "down": "down"}
 """What is written into the audit log, in the words of `mirab node ls`; a sick node drains from the next decision on."""
 

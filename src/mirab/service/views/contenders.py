@@ -15,11 +15,15 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A leaf account: what it has had, is committed to and was promised in the window, and its first waiting job."""
+    """A leaf account: what it has had, is committed to and was promised in the window, and its first waiting job.
+
+    `par`: the part of `used` that was never charged, since it lies before the account's first day.
+    """
 
     path: str
     ratio: float
     used: Charge
+    par: Charge
     committed: Charge
     promised: int
     waiting: int
@@ -55,8 +59,8 @@ def _key(leaf: Account, now: Instant) -> tuple[object, ...]:
 
 def _standing(state: State, leaf: Account, now: Instant, mine: bool = False) -> Standing:
     return Standing(
-        leaf.path, leaf.ratio(now), leaf.used(now), leaf.committed(now), leaf.promised(now), leaf.waiting,
-        state.first_waiting(leaf.path, now), mine,
+        leaf.path, leaf.ratio(now), leaf.used(now), leaf.par(now), leaf.committed(now), leaf.promised(now),
+        leaf.waiting, state.first_waiting(leaf.path, now), mine,
     )  # fmt: skip
 
 

@@ -119,6 +119,11 @@ class LiveLedger:
             steps, debts = trend.series(self.accruals, path, now), trend.ages(self.accruals, now)
         return {"ready": True, "steps": steps, "debts": debts}
 
+    def debts(self, now: Instant) -> dict[str, dict[str, Any]]:
+        """See `trend.ages`; nothing while the books are still being read."""
+        with self._lock:
+            return trend.ages(self.accruals, now) if self.accruals is not None and self.ready else {}
+
     # --- the cache --------------------------------------------------------------------------------------------------
     def keep(self, always: bool = False) -> bool:
         """Write the cache, if enough has happened since; whether it did. For quiet moments, and the end."""

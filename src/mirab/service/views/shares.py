@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isinf
+from typing import Any, NamedTuple
 
 from mirab.core.queues import User
 from mirab.core.runs import Run
 from mirab.core.shares import REST, Account, compared, covers
 from mirab.core.state import State
-from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, Instant, UserName
+from mirab.model.accounts import Budget, Budgets
+from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, Instant, UserName, WorkloadId
+from mirab.service.forecaster import Batch
 from mirab.service.schemas import ShareAccount, ShareUser
 from mirab.service.views.accruals import Got
+from mirab.service.views.moments import iso
 
 NOTHING = Got(0, 0)
 USERS_MOST = 2_000
@@ -127,10 +131,66 @@ def _users(account: Account, runs: Mapping[User, list[Run]], state: State, now: 
             yield user.name, used, crowd
 
 
-def told(found: Iterable[Line], got: Mapping[AccountPath, Got] | None) -> list[ShareAccount]:
-    """The lines as they go over the wire; without `got`, owed and delivered are absent."""
-    sums = None if got is None else _with_all_below(got)
-    return [_told(line, None if sums is None else sums.get(line.account.path, NOTHING)) for line in found]
+class Next(NamedTuple):
+    """The waiting job that is forecast to start first: in half of the runs forward by `p50`."""
+
+    p50: Instant
+    job: WorkloadId
+    p90: Instant | None
+
+
+def next_starts(state: State, batch: Batch, now: Instant) -> dict[str, Next]:
+    """Of each account with all below it, as far as the newest forecasts know; one that is overdue is due now."""
+    found: dict[str, Next] = {}
+    for told in batch.forecasts.values():
+        pending = state.pending.get(told.workload)
+        if pending is None or pending.queue is None or told.p50 is None:
+            continue
+        p90 = None if told.p90 is None else max(now, told.p90)
+        mine = Next(max(now, told.p50), told.workload, p90)
+        for account in pending.queue.user.account.lineage:
+            best = found.get(account.path)
+            if best is None or mine[:2] < best[:2]:
+                found[account.path] = mine
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of accounts beside where they stand. Without `got`, owed and delivered are absent.
+
+    `debts`: as `trend.ages` tells them; `nexts`: see `next_starts`.
+    """
+
+    got: Mapping[AccountPath, Got] | None
+    debts: Mapping[str, Mapping[str, Any]]
+    nexts: Mapping[str, Next]
+    budgets: Budgets
+
+
+def told(found: Iterable[Line], seen: Evidence) -> list[ShareAccount]:
+    """The lines as they go over the wire."""
+    sums = None if seen.got is None else _with_all_below(seen.got)
+    terms = {str(path): budget for path, budget, _ in seen.budgets.walk()}
+    return [
+        _told(line, None if sums is None else sums.get(line.account.path, NOTHING)).model_copy(
+            update=_beside(line.account.path, terms.get(line.account.path), seen)
+        )
+        for line in found
+    ]
+
+
+def _beside(path: str, budget: Budget | None, seen: Evidence) -> dict[str, Any]:
+    debt, first = seen.debts.get(path), seen.nexts.get(path)
+    found: dict[str, Any] = {}
+    if debt is not None and debt["debt_h"] > 0:
+        found |= {"debt_from": debt["leaves_from"], "debt_gone_by": debt["gone_by"]}
+    if first is not None:
+        p90 = None if first.p90 is None else iso(first.p90)
+        found |= {"next_job": first.job, "next_start": iso(first.p50), "next_start_p90": p90}
+    if budget is not None:
+        found |= {"owner": budget.owner, "review": budget.review, "hypothesis": budget.hypothesis}
+    return found
 
 
 def _with_all_below(got: Mapping[AccountPath, Got]) -> dict[str, Got]:

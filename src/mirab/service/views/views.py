@@ -105,7 +105,10 @@ class Views:
                 return None
             now = self._now(state)
             found = shares.lines(state, now, path)
-        return Shares(accounts=shares.told(found, self.ledger.got(now)))
+            nexts = shares.next_starts(state, self.answers.forecaster.latest, now)
+            budgets = state.budgets
+        seen = shares.Evidence(self.ledger.got(now), self.ledger.debts(now), nexts, budgets)
+        return Shares(accounts=shares.told(found, seen))
 
     def trend(self, path: str | None) -> dict[str, Any] | None:
         """Owed and delivered hour by hour, and when debts age out of the window; None = there is no such account."""

@@ -109,7 +109,8 @@ class WhyView:
         count, entries = self._forecaster.entries(AccountPath(each.path.removesuffix("/*")), now, ENTRIES)
         return Contender(
             account=each.path, ratio=None if isinf(each.ratio) else round(each.ratio, 4),
-            used_h=hours(each.used), committed_h=hours(each.committed), entitled_h=scaled_hours(each.promised),
+            used_h=hours(max(0, each.used - each.par)), par_h=hours(each.par),
+            committed_h=hours(each.committed), entitled_h=scaled_hours(each.promised),
             waiting_jobs=each.waiting, first_job=each.first or "", mine=each.mine, runs=count,
             entries=[LedgerEntry(run=entry.run, user=entry.user, gpu_h=round(amount, 2), running=entry.ended_at is None)
                      for entry, amount in entries],

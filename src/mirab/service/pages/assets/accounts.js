@@ -4,7 +4,7 @@ import { get, getIfThere } from "/assets/api.js";
 import { trendChart } from "/assets/charts.js";
 import { el } from "/assets/dom.js";
 import { ABSENT, count, hours, plural, ratio, share } from "/assets/format.js";
-import { accountLink, address, bar, empty, facts, link, note, section, table, time } from "/assets/parts.js";
+import { accountLink, address, bar, empty, facts, jobLink, link, note, section, table, time } from "/assets/parts.js";
 
 export default { title: (data, { name }) => name || "Accounts", load, view };
 
@@ -57,7 +57,7 @@ function lede({ accounts, trend }) {
 const COLUMNS = [{ name: "Account", lead: true }, { name: "Share", right: true }, { name: "Used h", right: true },
   { name: "Owed h", right: true }, { name: "Delivered h", right: true }, { name: "Debt h", right: true },
   { name: "Debt gone by", right: true }, { name: "Ratio", right: true }, { name: "", whole: true }, { name: "Running GPUs", right: true },
-  { name: "Waiting jobs", right: true }, { name: "Owner" }, { name: "Review" }];
+  { name: "Waiting jobs", right: true }, { name: "Next start", right: true }, { name: "Owner" }, { name: "Review" }];
 
 function rows({ terms, trend }, accounts, caption) {
   const top = Math.min(...accounts.map((each) => depth(each.path)));
@@ -71,7 +71,7 @@ function rows({ terms, trend }, accounts, caption) {
       debt && debt.debt_h >= 0.05 ? time(debt.gone_by) : ABSENT, ratioText(each), bar(each.ratio, 1, 2),
       count(each.running_gpus),
       each.waiting_jobs ? link(address("/queue", { show: "waiting", account: each.path }), count(each.waiting_jobs)) : "0",
-      term.owner ?? "", review(term)] };
+      each.next_start ? time(each.next_start) : each.waiting_jobs ? ABSENT : "", term.owner ?? "", review(term)] };
   }), "accounts pairs");
 }
 
@@ -137,6 +137,7 @@ function one(data, { name, width }) {
       ["Debt leaves the window", debt && debt.debt_h >= 0.05 ? el("span", null, "from ", time(debt.leaves_from), " on, all of it by ", time(debt.gone_by), " if nothing is paid") : ""],
       ["Running", plural(account.running_gpus, "GPU")],
       ["Waiting", link(address("/queue", { show: "waiting", account: name }), `${plural(account.waiting_jobs, "job")} for ${plural(account.waiting_gpus, "GPU")}`)],
+      ["Next opportunity", opportunity(account)],
       ["Owner", term.owner], ["Review", term.review ? review(term) : ""], ["Hypothesis", term.hypothesis],
       ["At its last review", term.outcome]])),
     section("Its ratio", formula(account)),
@@ -145,6 +146,15 @@ function one(data, { name, width }) {
     account.users.length ? section("Its users", users(account)) : null,
     el("p", null, link(address("/queue", { account: name }), "Its jobs"), " · ",
       link(address("/decisions", { about: name }), "What was decided about it")));
+}
+
+/** When the first of its waiting jobs is forecast to start. */
+function opportunity(account) {
+  if (account.next_start) {
+    const surely = account.next_start_p90 ? [", nine of ten by ", time(account.next_start_p90)] : null;
+    return el("span", null, "job ", jobLink(account.next_job), ", in half of the runs forward by ", time(account.next_start), surely);
+  }
+  return account.waiting_jobs ? "later than the runs forward have looked" : "nothing of it waits";
 }
 
 function above(name) {

@@ -32,7 +32,7 @@ function rehearsed(whatif) {
     facts(whatif.map((each) => [each.change, each.sentence])));
 }
 
-const COLUMNS = [{ name: "Account", lead: true }, { name: "Ratio", right: true }, { name: "Used h", right: true },
+const COLUMNS = [{ name: "Account", lead: true }, { name: "Ratio", right: true }, { name: "Used h", right: true }, { name: "Before its first day h", right: true },
   { name: "Committed h", right: true }, { name: "Entitled h", right: true }, { name: "Waiting jobs", right: true },
   { name: "Largest runs in the window", wide: true }];
 
@@ -40,7 +40,7 @@ function contenders(ahead) {
   return el("div", null, el("h3", null, "Who goes first"),
     table("Accounts that go first", COLUMNS, ahead.map((each) => ({ key: each.account, cells: [
       el("span", null, accountLink(each.account), each.mine ? el("span", { class: "tag" }, "this job's") : null),
-      ratio(each.ratio), hours(each.used_h), hours(each.committed_h), hours(each.entitled_h), count(each.waiting_jobs),
+      ratio(each.ratio), hours(each.used_h), hours(each.par_h), hours(each.committed_h), hours(each.entitled_h), count(each.waiting_jobs),
       el("span", null, each.entries.slice(0, 4).flatMap((run, place) => [place ? ", " : "",
         jobLink(run.run.replace(/\.\d+$/, "")), ` ${run.user} ${hours(run.gpu_h)} GPU-h${run.running ? ", running" : ""}`]))] }))));
 }
