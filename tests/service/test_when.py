@@ -89,6 +89,21 @@ def test_jobs_without_a_forecast_say_so(bench: Bench, answers: Answers) -> None:
     assert answers.when("99", 0) is None
 
 
+def test_one_that_came_in_since_is_looked_at_for_itself(bench: Bench, answers: Answers) -> None:
+    """Nobody waits for the next batch: its own runs are made when it is asked about, and kept until then."""
+    one_waits(bench)
+    answers.forecaster.refresh()
+    (late,) = bench.submit(ADA, gpus_per_node=4, min_runtime="1h")
+    assert late not in answers.forecaster.latest.kinds
+    told = answers.when(late, 8)
+    assert told is not None
+    assert told.runs in range(10, 13)
+    assert (told.id, told.kind) == (late, "small")
+    assert answers.when(late, 8) == told, "the same runs"
+    answers.forecaster.refresh()
+    assert late in answers.forecaster.latest.kinds
+
+
 @pytest.mark.slow
 def test_a_request_that_nobody_submitted(bench: Bench, answers: Answers) -> None:
     with_a_past(bench)

@@ -20,7 +20,9 @@ from mirab.core.state import State
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.units import DAY, AccountPath, Duration, Instant, WorkloadId
+from mirab.service.desk.errors import DeskError
 from mirab.service.desk.sandbox import Sandbox
+from mirab.service.inbox import UnavailableError
 from mirab.store.predictions import Prediction, Predictions
 from mirab.study.copies import Copy
 from mirab.study.entries import Entries, Entry
@@ -115,6 +117,7 @@ class Forecaster:
         self._working = Lock()
         self.threads: list[Thread] = []
         self.latest = NOTHING
+        self._own: dict[WorkloadId, Batch] = {}
         live.subscribe(self._hear)
 
     # --- learning ---------------------------------------------------------------------------------------------------
@@ -238,15 +241,36 @@ class Forecaster:
     def of(self, workload: WorkloadId, patience: float = 0) -> tuple[Forecast | None, Batch]:
         """The newest forecast for one that waits, with its batch; None = it came in since.
 
-        `patience`: seconds to wait for the next batch if there is none.
+        `patience`: seconds to wait for the next batch if there is none, and none of its own could be made.
         """
         self._asked_at = monotonic()
         self._bell.set()
+        if workload not in self.latest.kinds and patience:
+            own = self._own_batch(workload)
+            if own is not None:
+                return own.of(workload), own
         until = monotonic() + patience
         while workload not in self.latest.kinds and monotonic() < until and not self._live.stopping.is_set():
             self._live.stopping.wait(0.05)
         latest = self.latest
         return latest.of(workload), latest
+
+    def _own_batch(self, workload: WorkloadId) -> Batch | None:
+        """A look forward for one that came in since the newest batch; kept until the next. None = not now."""
+        kept = self._own.get(workload)
+        if kept is not None and kept.seq > self.latest.seq:
+            return kept
+        at, begun, seq = self._live.now(), perf_counter(), self._live.pulse.seq
+        try:
+            found = self.suppose(workload, ())
+        except (DeskError, UnavailableError):
+            return None
+        if found is None:
+            return None
+        told, sources, kind = found
+        own = Batch(seq, at, perf_counter() - begun, {workload: told}, None, sources, {workload: kind})
+        self._own = {each: batch for each, batch in self._own.items() if batch.seq > self.latest.seq} | {workload: own}
+        return own
 
     # --- predictions ------------------------------------------------------------------------------------------------
     def _keep(self, batch: Batch) -> None:
