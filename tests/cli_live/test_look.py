@@ -164,6 +164,7 @@ def test_show_tells_attempts_and_what_runs(mirab: Mirab, double: Double) -> None
     out = mirab("show", "7").out
     assert "python train.py" in out
     assert "SIGUSR1 2 min before a stop" in out
+    assert "/home/ann/mirab-7.out" in out, "the file itself, not its pattern"
     assert "1 time, 60 s lost" in out or "1 time, 1 min lost" in out
     assert "PREEMPTED" in out
 

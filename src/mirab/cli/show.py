@@ -73,7 +73,7 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     yield "safe until", near(job["checkpoint_at"])
     yield "stopped", f"{plural(job['preemptions'], 'time')}, {span(job['lost_s'])} lost" if job["preemptions"] else ""
     yield "label", job["label"]
-    yield from _spec(job["spec"] or {})
+    yield from _spec(job, job["spec"] or {})
 
 
 def _state(job: Job) -> str:
@@ -98,16 +98,27 @@ def _contract(job: Job) -> str:
     return f"minimum runtime {slurm_span(job['min_runtime_s'])}{now}"
 
 
-def _spec(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _spec(job: Job, spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if not spec:
         return
     lines = len(spec["script"].splitlines())
     yield "runs", f"a script of {plural(lines, 'line')}" if lines else " ".join(spec["argv"])
     yield "in", spec["cwd"]
-    yield "output", spec["output"]
-    yield "error", spec["error"]
+    yield "output", _file(spec["output"], job, spec["cwd"])
+    yield "error", spec["error"] and _file(spec["error"], job, spec["cwd"])
     yield "notice", f"SIG{spec['signal'].removeprefix('SIG')} {span(spec['grace_s'])} before a stop"
     yield "after", spec["dependency"]
+
+
+def _file(pattern: str, job: Job, folder: str) -> str:
+    """The file that a pattern such as ``mirab-%j.out`` stands for, for this job."""
+    from mirab.backends.local.translate import Login, output_file
+    from mirab.model.records import JobSpec
+    from mirab.model.units import WorkloadId
+
+    whose = JobSpec(WorkloadId(job["id"]), job["name"], cwd=folder, array_job=job["array_job"],
+                    array_task=job["array_task"], user=job["user"])  # fmt: skip
+    return output_file(pattern, whose, Login(job["user"]))
 
 
 def _run_row(run: dict[str, Any]) -> list[str]:
