@@ -15,6 +15,8 @@ HASH := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 RUN_MARK := $(VENV)/.ready-run-$(HASH)
 DEV_MARK := $(VENV)/.ready-dev-$(HASH)
 WORKERS ?= auto
+# Compiled once, whatever the environment says: the tests start hundreds of interpreters.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test check lint types browser daemons wheel docs bench clean soak
 
@@ -47,7 +49,7 @@ test: $(DEV_MARK) browser daemons lint types ## everything that must pass: style
 
 check: $(DEV_MARK) ## the fast part: under a minute
 	@$(MAKE) lint
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser"
+	@MIRAB_TEST_QUICK=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser"
 
 lint: $(DEV_MARK)
 	@$(BIN)/ruff check .

@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, Phase, settings
 
 from mirab.core.state import State
 from tests.chromium import browser
+from tests.examples import examples
 
 __all__ = ["browser"]
 
 settings.register_profile(
     "fast",
-    max_examples=25,
+    max_examples=examples(25),
     derandomize=True,
     deadline=None,
     print_blob=True,

@@ -23,6 +23,7 @@ from mirab.service.api.ports import ApiSettings
 from mirab.service.api.stream import DROPPED, Filter, events
 from mirab.service.api.told import iso, told
 from tests.api.stage import PATIENCE, Stage, stage
+from tests.examples import examples
 from tests.service.house import BUDGETS
 
 
@@ -298,7 +299,7 @@ def test_every_fact_and_every_action_can_be_told() -> None:
     ]
     actions = [getattr(plans, name) for name in ("Start", "Preempt", "Cancel", "Drain", "Repair", "Resume", "Reject")]
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(st.one_of([st.from_type(kind) for kind in kinds]), st.one_of([st.from_type(kind) for kind in actions]))
     def check(fact: Any, action: Any) -> None:
         for each in told(3, (fact, BudgetsChanged(0, BUDGETS, "mia", "why")), Plan(0, 0, (action,))):

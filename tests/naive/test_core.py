@@ -23,6 +23,7 @@ from mirab.model.trace import Trace
 from mirab.model.units import DAY, HOUR, MINUTE, AccountPath, UserName, WorkloadId
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
 from mirab.sim.engine import replay
+from tests.examples import examples
 from tests.naive import ledger
 from tests.naive.history import Cycle, History, told
 from tests.naive.order import in_order
@@ -116,7 +117,7 @@ def line_of(trial: Trial, leaf: Account) -> list[tuple[Key, Queue]]:
     return sorted(((queue_key(trial, queue), queue) for queue in queues), key=lambda entry: entry[0])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(3, 12))
 def test_every_decision_stands_on_the_same_numbers(random: Random, count: int) -> None:
     trace = random_trace(random, count)

@@ -16,13 +16,14 @@ from mirab.model.plans import Hold, Start
 from mirab.model.units import HOUR, Instant, WorkloadId
 from mirab.model.workloads import Arrival
 from tests.driven import Record, driven
+from tests.examples import examples
 from tests.worlds import PERIOD, draw_world
 
 chances = st.one_of(st.randoms(use_true_random=False), st.integers(0, 2**32).map(Random))
 
 
 @given(chances)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_holds_are_kept(chance: Random) -> None:
     world = draw_world(chance, troubles=0, decisions=False)
     trace = replace(world.trace, arrivals=[_without_limit(arrival) for arrival in world.trace.arrivals])

@@ -17,13 +17,14 @@ from mirab.model.trace import Trace
 from mirab.model.units import HOUR, Instant, RunId, UserName, WorkloadId
 from mirab.model.workloads import Arrival, Workload
 from tests.driven import Record, driven
+from tests.examples import examples
 from tests.worlds import draw_reservation, draw_world
 
 BEGIN: Instant = 10 * HOUR
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_was_reserved_in_time_is_there(chance: Random) -> None:
     """Nothing but the reservation's own work and what stops within its grace is on its nodes from the beginning on."""
     world = draw_world(chance, troubles=0, decisions=False)

@@ -19,6 +19,7 @@ from mirab.model.units import HOUR, Instant, WorkloadId
 from mirab.model.workloads import Arrival
 from tests.audit import Audit
 from tests.driven import Record, driven, rebuilt
+from tests.examples import examples
 from tests.properties.snapshot import snapshot
 from tests.worlds import World, draw_world
 
@@ -28,7 +29,7 @@ BASELINES = ("fifo", "priority", "fair-tree", "quota")
 
 
 @given(worlds)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_the_rules_hold(world: World) -> None:
     """Capacity, whole gangs, minimums, beneficiaries, refusals and wake-ups, judged by the independent audit."""
     audit = Audit(world.trace.cluster, world.policy, world.trace.budgets)
@@ -42,7 +43,7 @@ def test_the_rules_hold(world: World) -> None:
 
 @pytest.mark.parametrize("base", BASELINES)
 @given(chance=chances)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_the_baselines_keep_the_common_rules(base: str, chance: Random) -> None:
     world = draw_world(chance, base=base)
     audit = Audit(world.trace.cluster, world.policy, world.trace.budgets)

@@ -20,6 +20,7 @@ from mirab.service.views.accruals import Accruals, Got
 from mirab.service.views.ledger import LiveLedger
 from mirab.study.measures import Measures
 from mirab.study.owed import delivered
+from tests.examples import examples
 from tests.service.house import BOB, EVE, Bench
 from tests.study.histories import OLD, ONE_POOL, TREES, random_history
 
@@ -36,7 +37,7 @@ def taken_in(cluster: Cluster, budgets: Budgets, cycles: list[tuple[list[Event],
     return books
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(5, 60))
 def test_the_live_books_equal_the_measures_at_every_midnight(random: Random, steps: int) -> None:
     trace, cycles = random_history(random, steps)
@@ -55,7 +56,7 @@ def test_the_live_books_equal_the_measures_at_every_midnight(random: Random, ste
             assert found.get(path, Got(0, 0)) == Got(marks.owed, delivered(marks)), f"{path} over {begin}..{end}"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(5, 60), st.integers(0, 60))
 def test_what_is_put_away_in_the_middle_goes_on_alike(random: Random, steps: int, middle: int) -> None:
     trace, cycles = random_history(random, steps)
@@ -71,7 +72,7 @@ def test_what_is_put_away_in_the_middle_goes_on_alike(random: Random, steps: int
     assert parted.got(at) == whole.got(at)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(5, 60), st.integers(0, 60))
 def test_a_cluster_that_grows_by_nothing_changes_nothing(random: Random, steps: int, middle: int) -> None:
     trace, cycles = random_history(random, steps)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mirab.model.units import DAY, HOUR, UNIT
 from mirab.study.demand import Wanted
 from mirab.study.measures import Measures
+from tests.examples import examples
 from tests.naive import amounts as naive
 from tests.naive.history import History, told
 from tests.study.histories import random_history
@@ -46,7 +47,7 @@ def leaves_in(report: dict[str, Any], history: History) -> list[str]:
     return list(report["by_account"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(5, 45))
 def test_owed_and_delivered(random: Random, steps: int) -> None:
     report, history = both(random, steps)
@@ -64,7 +65,7 @@ def test_owed_and_delivered(random: Random, steps: int) -> None:
         assert same_ratio(report["by_account"][leaf]["delivered_ratio"], got[leaf], owed[leaf])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(5, 45))
 def test_the_whole_period(random: Random, steps: int) -> None:
     report, history = both(random, steps)
@@ -87,7 +88,7 @@ def test_the_whole_period(random: Random, steps: int) -> None:
     assert same_ratio(report["metrics"]["unallocated_ratio"], allocated - inside, allocated)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(5, 45))
 def test_the_pyramid(random: Random, steps: int) -> None:
     report, history = both(random, steps)
@@ -107,7 +108,7 @@ def test_the_pyramid(random: Random, steps: int) -> None:
     assert same_ratio(metrics["lost_ratio"], Fraction(naive.lost(history, starts, ends)), busy)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(5, 60))
 def test_waits(random: Random, steps: int) -> None:
     report, history = both(random, steps)

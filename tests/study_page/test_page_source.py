@@ -134,12 +134,13 @@ def test_a_replay_of_nothing(policies: tuple[str, ...]) -> None:
 
 def test_nothing_is_shown_for_what_is_null() -> None:
     """Every number that may be absent is, one at a time."""
-    for key in report()["metrics"]:
-        made: Any = report(days=3)
+    other = report(days=1)
+    for key in other["metrics"]:
+        made: Any = report(days=1)
         if isinstance(made["metrics"][key], float | int):
             made["metrics"][key] = None
-            assert "None" not in Source(html_page([made, report(days=3)])).words, key
-            assert "None" not in Source(html_page([made])).words, key
+            assert "None" not in html_page([made, other]), key
+            assert "None" not in html_page([made]), key
 
 
 def test_ratios_that_were_not_recorded_are_said_to_be() -> None:

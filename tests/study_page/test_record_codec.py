@@ -17,6 +17,7 @@ from mirab.model.codec import decode, encode, recorded_types
 from mirab.model.policy import POLICIES
 from mirab.model.resources import Allocation, Shape
 from mirab.model.workloads import Workload
+from tests.examples import examples
 
 TEXT = st.text(max_size=12)
 BUDGETS = st.builds(
@@ -31,7 +32,7 @@ RECORDED = [kind for kind in (*get_args(events.Event), plans.Plan) if isinstance
 
 @pytest.mark.parametrize("kind", RECORDED, ids=lambda kind: kind.__name__)
 def test_there_and_back_is_the_same(kind: type) -> None:
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(value=st.from_type(kind))
     def check(value: Any) -> None:
         written = json.dumps(encode(value), allow_nan=False)

@@ -28,7 +28,7 @@ NIGHT_TO_DAY = 0.33
 """Arrivals in an hour of the night, per arrival in an hour between 10 and 20."""
 
 
-@pytest.fixture(scope="module", params=(1, 2, 3))
+@pytest.fixture(scope="module", params=(1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))))
 def month(request: pytest.FixtureRequest) -> Trace:
     return synthesize(SynthOptions(seed=request.param))
 
