@@ -119,11 +119,11 @@ def _cheapest_first(trial: Trial, runs: list[Run]) -> list[Run]:
         if not mask & (mask - 1):
             total = per_node.setdefault(mask, [0, 0, 0])
             total[0] += losses[run.id]
-            total[1] += run.allocation.slots
+            total[1] += run.slots
             total[2] |= _charged_victim(run)
 
     def cost(run: Run) -> tuple[bool, float, int, str]:
-        alone = losses[run.id], run.allocation.slots, _charged_victim(run)
+        alone = losses[run.id], run.slots, _charged_victim(run)
         loss, slots, charged = per_node.get(run.allocation.mask) or alone
         return bool(charged), loss / max(1, slots), run.allocation.mask, run.id
 

@@ -36,8 +36,8 @@ class Run:
 
     __slots__ = (
         "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "checkpoint_at",
-        "committed_until", "excused_until", "guest_until", "id", "min_runtime", "protected_until", "rate",
-        "recalled", "requested_at", "reservation", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
+        "committed_until", "excused_until", "guest_until", "id", "min_runtime", "protected_until", "rate", "recalled",
+        "requested_at", "reservation", "slots", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
         "workload",
     )  # fmt: skip
 
@@ -49,6 +49,7 @@ class Run:
         self.user = user
         self.account: Account = user.account
         self.allocation = allocation
+        self.slots = allocation.slots
         self.rate = rate
         self.min_runtime = min_runtime
         self.charged = rate > 0
@@ -127,7 +128,7 @@ class Run:
         """
         if self.stop_by is not None:
             return 0
-        return (min(now - self.safe_at(now), claimed_loss_cap) + self.workload.restart) * self.allocation.slots
+        return (min(now - self.safe_at(now), claimed_loss_cap) + self.workload.restart) * self.slots
 
     def ripe_at(self, now: Instant, checkpoint_grace: Duration) -> Instant:
         """When it has just checkpointed: now, or the instant of its next checkpoint.

@@ -440,7 +440,7 @@ class State:
 
     def uncharged_rate(self, run: Run) -> ChargeRate:
         """What a run under no minimum would be charged, for the order among its like."""
-        return run.allocation.slots * self.cluster.pools[run.allocation.pool].weight
+        return run.slots * self.cluster.pools[run.allocation.pool].weight
 
     def capacity_changed(self, grown: bool) -> None:
         """There are more schedulable nodes, which may complete somebody's claim, or fewer, which opens none."""
