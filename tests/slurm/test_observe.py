@@ -95,3 +95,26 @@ def test_it_follows_everything_and_changes_nothing(
         assert red > 8 * 2_000, "two runs or more, of eight GPUs each, are charged to their account"
         assert not service.live.intents.starts
     assert not log.exists(), log.read_text()
+
+
+def test_a_slurm_without_json_is_read_as_text(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """A wrapper that knows no `--json` stands before the real programs; the rest is as ever."""
+    guard = tmp_path / "bin"
+    guard.mkdir()
+    for name in ("squeue", "sinfo"):
+        words = f'case " $* " in *" --json "*) echo "{name}: unrecognized option --json" >&2; exit 1;; esac'
+        (guard / name).write_text(f'#!/bin/sh\n{words}\nexec {program(name)} "$@"\n')
+        (guard / name).chmod(0o755)
+    with house(slurm, tmp_path / "mirab") as made:
+        made.govern("red")
+        made.path = f"{guard}:{slurm.environment['PATH']}"
+        made.launch()
+        slurm.wait_for((tmp_path / "mirab" / "m.sock").exists, "the service")
+        jobs = [sbatch(slurm, "-N1", "--gpus-per-node=8", "-A", "red", script="sleep 1") for _ in range(4)]
+
+        def done() -> bool:
+            rows = {row.id: row.state.value for row in made.rows()}
+            return [rows.get(job) for job in jobs] == ["COMPLETED"] * 4
+
+        slurm.wait_for(done, "the jobs to run by what the text says")
+        assert "text is read instead" in (tmp_path / "mirab" / "serve.log").read_text()

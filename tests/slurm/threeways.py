@@ -43,7 +43,7 @@ AS_THEY_ARE = frozenset({"cadence", "start_timeout", "stop_timeout"})
 """Settings that are about engines, which do not go faster."""
 COMPARED = frozenset({"beneficiary", "node"})
 """Numbers of reasons that do not depend on the exact instant."""
-ROOT = Principal("root", (Grant("admin", ""),), "unix uid=0")
+ROOT = Principal("root", (Grant("admin", ""),), "unix uid=0", uid=0, gid=0)
 WORK = "trap '' TERM; sleep {seconds}"
 
 

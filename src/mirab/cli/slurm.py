@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mirab.backends.slurm.runner import Runner
     from mirab.service.slurm import SlurmSettings
 
+_Found = TypeVar("_Found")
 FORMAT = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 ROUNDS = 5
 """So often what is still held is given back: the service or the plugin may have held something meanwhile."""
@@ -52,6 +53,16 @@ def _read(runner: Runner, command: tuple[str, ...]) -> str:
         raise UnusableError(str(error)) from error
 
 
+def _listed(look: Callable[[], list[_Found]]) -> list[_Found]:
+    from mirab.backends.slurm.listings import ListingError
+    from mirab.backends.slurm.runner import SlurmCommandError
+
+    try:
+        return look()
+    except (SlurmCommandError, ListingError) as error:
+        raise UnusableError(str(error)) from error
+
+
 @click.group()
 def command() -> None:
     """Slurm executes, mirab decides: bring a cluster over account by account, and give it back with one command.
@@ -69,8 +80,8 @@ def command() -> None:
 @_places
 def import_(out: str, since: str, as_json: bool, **place: str | None) -> None:
     """Read accounts, shares, nodes and the jobs of the last month from Slurm: budgets, and a log to replay."""
-    from mirab.backends.slurm import associations, commands
-    from mirab.backends.slurm.listings import nodes
+    from mirab.backends.slurm import associations
+    from mirab.backends.slurm.lister import Lister
     from mirab.backends.slurm.places import cluster_of
     from mirab.backends.slurm.rules import paths_of
     from mirab.service.slurm import cluster_yaml, log_command, runner_of
@@ -83,7 +94,7 @@ def import_(out: str, since: str, as_json: bool, **place: str | None) -> None:
         budgets = associations.budgets_of(associations.associations(_read(runner, associations.SHOW)))
     except ValueError as error:
         raise UnusableError(str(error)) from error
-    cluster = cluster_of(nodes(_read(runner, commands.LIST_NODES)), "slurm", settings.weights)
+    cluster = cluster_of(_listed(Lister(runner).nodes), "slurm", settings.weights)
     tree = associations.as_yaml(budgets)
     (folder / "budgets.yaml").write_text(tree, encoding="utf-8")
     (folder / "cluster.yaml").write_text(cluster_yaml(cluster) + tree, encoding="utf-8")
@@ -178,12 +189,13 @@ def release_all(as_json: bool, **place: str | None) -> int:
 def _give_back(runner: Runner, accounts: frozenset[str] | None) -> tuple[int, int]:
     """Release what mirab holds of these accounts (None = all); how many were, and how many still are held."""
     from mirab.backends.slurm import commands
-    from mirab.backends.slurm.listings import jobs
+    from mirab.backends.slurm.lister import Lister
 
+    lister = Lister(runner)
     given: dict[str, None] = {}
     held = []
     for _ in range(ROUNDS):
-        listed = jobs(_read(runner, commands.LIST_JOBS))
+        listed = _listed(lister.jobs)
         held = [job for job in listed if job.held_by == "mirab" and (accounts is None or job.account in accounts)]
         if not held:
             break
@@ -211,13 +223,12 @@ def _given(path: Path, given: int, left: int, as_json: bool, said: str) -> int:
 @_places
 def status(as_json: bool, **place: str | None) -> None:
     """What is governed, and how many jobs wait, run, and are held by whom."""
-    from mirab.backends.slurm import commands
     from mirab.backends.slurm.governed import read_governed
-    from mirab.backends.slurm.listings import jobs
+    from mirab.backends.slurm.lister import Lister
     from mirab.service.slurm import runner_of
 
     settings = _settings(**place)
-    listed = jobs(_read(runner_of(settings, observing=True), commands.LIST_JOBS))
+    listed = _listed(Lister(runner_of(settings, observing=True)).jobs)
     waiting = [job for job in listed if job.waits]
     found = {
         "governed": list(read_governed(settings.governed)),

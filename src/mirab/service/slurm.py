@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mirab.backends.slurm import commands
 from mirab.backends.slurm.backend import Pace, SlurmBackend
 from mirab.backends.slurm.commands import Command
 from mirab.backends.slurm.contracts import Contract, contract_from
 from mirab.backends.slurm.governed import Governed
 from mirab.backends.slurm.health import DEGRADED, DOWN
-from mirab.backends.slurm.listings import ListingError, nodes
+from mirab.backends.slurm.lister import Lister
+from mirab.backends.slurm.listings import ListingError
 from mirab.backends.slurm.places import cluster_of
 from mirab.backends.slurm.rules import Judgement
 from mirab.backends.slurm.runner import TIMEOUT_S, ReadOnlyRunner, Runner, SlurmCommandError
@@ -145,7 +145,7 @@ def cluster_there(config: ServeConfig) -> Cluster:
     """
     settings = read_slurm_settings(config.slurm_config, config.state_dir)
     try:
-        return cluster_of(nodes(runner_of(settings, True).read(commands.LIST_NODES)), "slurm", settings.weights)
+        return cluster_of(Lister(runner_of(settings, True)).nodes(), "slurm", settings.weights)
     except (SlurmCommandError, ListingError) as error:
         raise ConfigError(f"--backend slurm: {error}. Is the controller up?") from error
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from mirab.backends.slurm import commands
 from mirab.backends.slurm.errands import Errands
-from mirab.backends.slurm.listings import ListingError, bookings, jobs, nodes
+from mirab.backends.slurm.lister import Lister
+from mirab.backends.slurm.listings import ListingError, bookings
 from mirab.backends.slurm.records import Booking, SlurmJob, SlurmNode
 from mirab.backends.slurm.runner import ReadOnlyRunner, Runner, SlurmCommandError
 from mirab.backends.slurm.tracker import Known, Rules, Tracker
@@ -66,6 +67,7 @@ class SlurmBackend:
         repair: Sequence[str] = (),
     ) -> None:
         self.runner = runner
+        self._lister = Lister(runner)
         self.tracker = Tracker(cluster, rules, known)
         self.errands = Errands(runner, self.tracker, clock, self._tell, tuple(repair))
         self.trouble = ""
@@ -174,8 +176,8 @@ class SlurmBackend:
         """One listing of everything, and what it changes."""
         self.looks += 1
         try:
-            listed = jobs(self.runner.read(commands.LIST_JOBS))
-            self._nodes = nodes(self.runner.read(commands.LIST_NODES))
+            listed = self._lister.jobs()
+            self._nodes = self._lister.nodes()
         except (SlurmCommandError, ListingError) as error:
             self._troubled(str(error))
         else:
@@ -199,7 +201,7 @@ class SlurmBackend:
             if len(changed) > MOST_ASKED:
                 self._look()
                 return
-            self._jobs |= {job.id: job for job in jobs(self.runner.read(commands.list_some(changed)))}
+            self._jobs |= {job.id: job for job in self._lister.jobs(changed)}
         except (SlurmCommandError, ListingError):
             self._list_at = 0.0
         else:

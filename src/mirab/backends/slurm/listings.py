@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mirab.backends.slurm.amounts import (
@@ -51,12 +51,17 @@ class ListingError(ValueError):
 
 def jobs(listing: str) -> list[SlurmJob]:
     """The jobs of ``squeue --json``, array tasks one by one."""
-    return [job for raw in _entries(listing, "jobs") for job in _tasks(raw)]
+    return [job for raw in _entries(listing, "jobs") for job in tasks_of(raw)]
 
 
 def nodes(listing: str) -> list[SlurmNode]:
     """The nodes of ``sinfo --json`` or ``scontrol show nodes --json``, in the order of their names."""
-    found = {node.name: node for raw in _entries(listing, "nodes", "sinfo") for node in _nodes(raw)}
+    return nodes_of(_entries(listing, "nodes", "sinfo"))
+
+
+def nodes_of(entries: Iterable[dict[str, Json]]) -> list[SlurmNode]:
+    """The nodes of these entries, in the order of their names."""
+    found = {node.name: node for raw in entries for node in _nodes(raw)}
     return [found[name] for name in sorted(found, key=_natural)]
 
 
@@ -72,7 +77,8 @@ def _entries(listing: str, *names: str) -> list[dict[str, Json]]:
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
-def _tasks(raw: dict[str, Json]) -> Iterator[SlurmJob]:
+def tasks_of(raw: dict[str, Json]) -> Iterator[SlurmJob]:
+    """The job of one entry, or each task of the array that it stands for."""
     job = _job(raw)
     listed = _TASK_LIMIT.sub("", text(raw.get("array_task_string")))
     if job.array_job is None or job.array_task is not None or not listed:
