@@ -124,3 +124,19 @@ def test_a_record_of_thousands_of_lines_is_cut_and_counted() -> None:
     found = entry(1, text([FACTS[0]] * 500), json.dumps(encode(Plan(EPOCH, 0))), TELLER, (), None)
     assert found is not None
     assert (len(found["lines"]), found["more"]) == (LINES_MOST, 500 - LINES_MOST)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "told"),
+    [
+        (fact.Outcome.FAILED, 3, "failed with exit code 3; 1 min of work was not saved"),
+        (fact.Outcome.FAILED, 137, "failed with exit code 137 (ended by SIGKILL); 1 min of work was not saved"),
+        (fact.Outcome.CANCELLED, 143, "was cancelled; 1 min of work was not saved"),
+        (fact.Outcome.NODE_FAIL, None, "was lost with its node; 1 min of work has to be done again"),
+    ],
+)
+def test_an_end_tells_how_and_only_what_is_done_again_is_called_so(
+    outcome: fact.Outcome, code: int | None, told: str
+) -> None:
+    [line] = TELLER.lines([fact.RunEnded(EPOCH, RUN, outcome, 60_000, code)], Plan(EPOCH, 0))
+    assert line.text == told

@@ -50,9 +50,7 @@ class Reader:
             self.page.wait_for_selector(".pyramid")
 
     def _hear(self, message: Any) -> None:
-        url = message.location["url"]
-        if not url.endswith(("/why", "/when")):
-            self.complaints.append(f"{message.text} {url}")
+        self.complaints.append(f"{message.text} {message.location['url']}")
 
     def __enter__(self) -> Reader:
         return self
@@ -96,6 +94,15 @@ def test_nothing_breaks_sticks_out_or_shuts_anybody_out(browser: Any, served: St
             page.screenshot(path=str(PICTURES / f"live-{name}-{width}-{scheme}.png"), full_page=True)
         assert reader.complaints == []
         assert {url for url in reader.requests if not url.startswith(served.url)} == set()
+
+
+def test_axe_sees_what_is_broken(browser: Any, served: Stage) -> None:
+    """A check that finds nothing anywhere would be none: faults that are put into a page are found."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    with Reader(browser, served) as reader:
+        page = reader.open("/queue")
+        page.evaluate("document.querySelector('main').insertAdjacentHTML('beforeend', '<button></button><input>')")
+        assert {each["id"] for each in axe.run(page).response["violations"]} >= {"button-name", "label"}
 
 
 def test_the_form_of_the_login_is_for_everybody_too(browser: Any, served: Stage) -> None:
@@ -250,6 +257,8 @@ def test_an_account_shows_its_formula_with_numbers(reader: Reader) -> None:
     page = reader.open("/accounts/vision/video")
     formula = r"\(used [\d.,]+ h( \+ before its first day [\d.,]+ h)? \+ committed [\d.,]+ h\) / entitled [\d.,]+ h = "
     assert re.match(formula, page.inner_text(".sum"))
+    for word in ("Next opportunity", "Running", "Waiting", "Debt"):
+        assert word in reader.text()
     page.click(".crumbs >> text=vision")
     page.wait_for_selector("h1:has-text('vision')")
 

@@ -15,9 +15,9 @@ from mirab.cli.main import run
 from mirab.cli.report import week_of
 from mirab.model import events as fact
 from mirab.model.accounts import Budget, Budgets
-from mirab.model.plans import CallHuman, Plan, Repair, Start
+from mirab.model.plans import CallHuman, Plan, Preempt, Repair, Start
 from mirab.model.policy import Exemption, Policy, Reservation
-from mirab.model.reasons import InOrder
+from mirab.model.reasons import DrainedFrom, InOrder
 from mirab.model.resources import Allocation, Shape
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, Instant, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
@@ -165,6 +165,22 @@ def test_a_drain_says_how_long_it_took_and_who_was_asked() -> None:
     assert first["empty_s"] - first["at_s"] == 2 * 3600
     assert first["back_s"] - first["at_s"] == 4 * 3600
     assert (second["kind"], second["back_s"]) == ("down", None)
+
+
+def test_a_drain_says_what_it_stopped_and_what_that_lost() -> None:
+    node = NodeName("n1")
+    begun = one_run("1", at(0), at(4), at(1))
+    ended = record(at(4), fact.RunEnded(at(4), RunId("1.1"), fact.Outcome.PREEMPTED))
+    found = week([
+        *begun[:-1],
+        record(at(2), fact.NodeDegraded(at(2), node, "fan")),
+        record(at(3), actions=(Preempt(RunId("1.1"), 0, DrainedFrom(node, "fan")),)),
+        ended,
+        record(at(4), actions=(Repair(node),)),
+    ])  # fmt: skip
+    [drain] = found["drains"]
+    assert (drain["stopped"], drain["lost_gpu_hours"], drain["person"]) == (1, 2 * 3.0, "")
+    assert drain["empty_s"] - drain["at_s"] == 2 * 3600
 
 
 def test_exceptions_stand_with_their_end_and_reviews_with_their_day() -> None:

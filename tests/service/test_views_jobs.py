@@ -142,3 +142,20 @@ def test_decisions_as_sentences(bench: Bench, views: Views) -> None:
     assert "its turn came and enough was free" in starts[0]["sentence"]
     waits = [each for decision in views.decisions() for each in decision["told"] if each["what"] == "Waiting"]
     assert "needs 1 node with 1 free GPU" in waits[0]["sentence"]
+
+
+def test_an_end_that_nobody_meant_is_told(bench: Bench, views: Views) -> None:
+    """In the list, in full, and in the sentence of the page: with the exit code and what it means."""
+    for outcome, code, told in (
+        (Outcome.FAILED, 1, "it failed with exit code 1"),
+        (Outcome.FAILED, 126, "it failed with exit code 126 (the command could not be executed)"),
+        (Outcome.FAILED, 139, "it failed with exit code 139 (ended by SIGSEGV)"),
+        (Outcome.TIMEOUT, 0, "it reached its time limit"),
+        (Outcome.COMPLETED, 0, ""),
+    ):
+        (job,) = bench.submit()
+        bench.engine.end(job, outcome, code)
+        bench.settle()
+        row, detail = views.job(job), views.detail(job)
+        assert row is not None and detail is not None
+        assert (row.why, detail.why) == (told, told)
