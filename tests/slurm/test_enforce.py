@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mirab.model.records import Grant
 from mirab.service.auth.principal import Principal
+from mirab.service.runtime import Service
+from mirab.study.weeklydiary import Diary
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.house import House, house, sbatch
 
@@ -150,6 +153,20 @@ def test_drains_from_outside_and_from_mirab(governed: House) -> None:
     governed.wait(lambda: [governed.state(job) for job in jobs] == ["RUNNING"] * 3, "all to run again")
     human = [row for _, _, plan in service.store.decisions(limit=1000) for row in [plan] if "CallHuman" in plan]
     assert not human
+    fan, xid = _drains_reported(service)
+    assert (fan["node"], fan["cause"], xid["node"]) == ("n0", "fan is loud", "n1")
+    for drain in (fan, xid):
+        assert drain["empty_s"] is not None and drain["back_s"] >= drain["empty_s"] > drain["at_s"]
+        assert (drain["stopped"], drain["person"]) == (1, "") and drain["lost_gpu_hours"] >= 8 * 6 / 3600 - 0.001
+
+
+def _drains_reported(service: Service) -> list[dict[str, Any]]:
+    """Those of `mirab report`, by the journal, in order."""
+    live = service.live
+    diary = Diary(0, live.now(), live.state.cluster, live.state.budgets, lambda _: 0)
+    for _, facts, plan in service.store.records():
+        diary.append(facts, plan)
+    return sorted(diary.drains, key=lambda drain: drain["at_s"])
 
 
 def test_a_restart_finds_everything(governed: House) -> None:

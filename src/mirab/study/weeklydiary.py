@@ -13,6 +13,7 @@ from mirab.model.accounts import Budgets
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.policy import Exemption, Reservation
+from mirab.model.reasons import DrainedFrom
 from mirab.model.resources import Cluster
 from mirab.model.units import HOUR, SECOND, Duration, Instant, RunId, WorkloadId
 from mirab.model.workloads import Workload
@@ -45,7 +46,8 @@ class Diary:
 
     Attributes:
         budgets: those in force after the last record.
-        drains: nodes that fell sick in the week, and what became of each.
+        drains: nodes that fell sick in the week, and what became of each: when it was empty and back, how many runs
+            were stopped for it, what these lost since they began or last told of a checkpoint, and whom it needed.
         changes: of the budgets, in the week.
     """
 
@@ -61,6 +63,8 @@ class Diary:
         self._reservations: dict[str, Reservation] = {}
         self._workloads: dict[WorkloadId, Workload] = {}
         self._starts: dict[RunId, plan_of.Start] = {}
+        self._safe: dict[RunId, tuple[int, Instant]] = {}
+        self._stopped_for: dict[RunId, Json] = {}
         self._silent: dict[RunId, Silent] = {}
         self._squatted: list[tuple[RunId, Silent]] = []
 
@@ -79,7 +83,7 @@ class Diary:
         found = {
             "node": fact.node, "cause": fact.cause, "at_s": fact.at / SECOND,
             "kind": "down" if isinstance(fact, fact_of.NodeDown) else "degraded",
-            "empty_s": None, "back_s": None, "person": "",
+            "empty_s": None, "back_s": None, "person": "", "stopped": 0, "lost_gpu_hours": 0.0,
         }  # fmt: skip
         self._open[fact.node] = found
         if self._begin <= fact.at <= self._end:
@@ -97,6 +101,11 @@ class Diary:
             self._open[action.node]["empty_s"] = at / SECOND
         elif isinstance(action, plan_of.CallHuman) and action.node in self._open:
             self._open[action.node]["person"] = action.why
+        elif isinstance(action, plan_of.Preempt) and isinstance(action.reason, DrainedFrom):
+            drain = self._open.get(action.reason.node)
+            if drain is not None and action.run_id not in self._stopped_for:
+                drain["stopped"] += 1
+                self._stopped_for[action.run_id] = drain
 
     # --- squatters ---------------------------------------------------------------------------------------------------
     def _submitted(self, fact: fact_of.WorkloadSubmitted) -> None:
@@ -104,6 +113,8 @@ class Diary:
 
     def _started(self, fact: fact_of.RunStarted) -> None:
         start = self._starts.get(fact.run_id)
+        if start is not None:
+            self._safe[fact.run_id] = start.allocation.slots, fact.at
         workload = None if start is None else self._workloads.get(start.workload_id)
         if start is None or workload is None or not self._cluster.pools[start.allocation.pool].gpus_per_node:
             return
@@ -111,7 +122,12 @@ class Diary:
         if interval:
             self._silent[fact.run_id] = Silent(workload, start.allocation.slots, interval, fact.at)
 
+    def _adopted(self, fact: fact_of.RunAdopted) -> None:
+        self._safe[fact.run_id] = fact.allocation.slots, fact.started_at
+
     def _checkpointed(self, fact: fact_of.RunCheckpointed) -> None:
+        if fact.run_id in self._safe:
+            self._safe[fact.run_id] = self._safe[fact.run_id][0], fact.at
         silent = self._silent.get(fact.run_id)
         if silent is not None:
             silent.sign(fact.at, self._begin)
@@ -119,6 +135,10 @@ class Diary:
     def _ended(self, fact: fact_of.RunEnded) -> None:
         start = self._starts.pop(fact.run_id, None)
         silent = self._silent.pop(fact.run_id, None)
+        drain, (gpus, since) = self._stopped_for.pop(fact.run_id, None), self._safe.pop(fact.run_id, (0, fact.at))
+        if drain is not None and fact_of.goes_back(fact.outcome, True):
+            lost = fact.at - since if fact.lost is None else fact.lost
+            drain["lost_gpu_hours"] = round(drain["lost_gpu_hours"] + gpus * max(0, lost) / HOUR, 3)
         if silent is not None and start is not None:
             silent.sign(fact.at, self._begin)
             if silent.beyond:
@@ -206,6 +226,7 @@ _HEARERS: dict[type, Callable[[Diary, Any], None]] = {
     fact_of.NodeUp: Diary._well,
     fact_of.WorkloadSubmitted: Diary._submitted,
     fact_of.RunStarted: Diary._started,
+    fact_of.RunAdopted: Diary._adopted,
     fact_of.RunCheckpointed: Diary._checkpointed,
     fact_of.RunEnded: Diary._ended,
     fact_of.ClusterChanged: Diary._grown,

@@ -137,7 +137,8 @@ def _drains(found: Json, zone: tzinfo | None) -> Part:
     metrics, every = found["metrics"], found["drains"]
     rows = [
         [each["node"], each["cause"] or each["kind"], _at(each["at_s"], zone), _took(each, "empty_s"),
-         _took(each, "back_s"), each["person"] or "nobody"]
+         _took(each, "back_s"), formats.count(each["stopped"]), hours(each["lost_gpu_hours"]),
+         each["person"] or "nobody"]
         for each in every[:ROWS_MOST]
     ]  # fmt: skip
     if every:
@@ -148,8 +149,8 @@ def _drains(found: Json, zone: tzinfo | None) -> Part:
         )
     else:
         told = "No node fell sick."
-    return Part("Drains and repairs", told, ("node", "why", "when", "empty after", "back after", "a person was asked"),
-                rows, 3, _more(every))  # fmt: skip
+    return Part("Drains and repairs", told, ("node", "why", "when", "empty after", "back after", "runs stopped",
+                "GPU-h lost", "a person was asked"), rows, 3, _more(every))  # fmt: skip
 
 
 def _took(drain: Json, key: str) -> str:
