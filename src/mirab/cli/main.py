@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("db", "The service's store: migrate, backup, restore, check."),
         ("slurm", "On a Slurm cluster: import, govern, release-all, status, advice."),
         ("token", "Who may do what: create, ls, revoke."),
+        ("notice", "Webhook, Slack, e-mail: who is told of what, and whether it arrives."),
         ("audit", "Who changed what, and why."),
     ),
     "Decide about budgets": (

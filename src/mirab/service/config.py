@@ -82,6 +82,8 @@ SETTINGS: tuple[Setting, ...] = (
             "Least time between two decisions: what arrives meanwhile is decided and written together."),
     Setting("exception_longest", "DURATION", "MIRAB_EXCEPTION_LONGEST", "14d",
             "The longest that an exception or a reservation may last."),
+    Setting("notices", "FILE", "MIRAB_NOTICES", "",
+            "Who is told of what by webhook, Slack or e-mail (YAML). Default: nobody is told anything."),
     Setting("wait", "DURATION", "MIRAB_WAIT", "10s",
             "How long to wait for another service on the same store to end, before this one decides."),
     Setting("hosts", "NAME,...", "MIRAB_HOSTS", "",
@@ -118,6 +120,7 @@ class ServeConfig:
     backend: str = "local"
     observe: bool = False
     slurm_config: Path | None = None
+    notices: Path | None = None
     health_check: str = ""
     health_every: float = 60.0
     repair_command: str = ""
@@ -236,6 +239,7 @@ def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeC
         repair_command=get("repair_command").text,
         keep_runs=get("keep_runs").duration(),
         slurm_config=Path(get("slurm_config").text).absolute() if get("slurm_config").text else None,
+        notices=Path(get("notices").text).absolute() if get("notices").text else None,
         coalesce=get("coalesce").seconds(60, "else nobody gets an answer"),
         exception_longest=get("exception_longest").seconds(LONGEST_WAIT, "which is ten years"),
         wait=get("wait").seconds(LONGEST_WAIT, "which is ten years"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from mirab.logs.errors import LogError
 from mirab.model.resources import Cluster
 from mirab.model.units import WorkloadId, format_share
 from mirab.service.api.app import create_app
@@ -21,8 +22,12 @@ from mirab.service.auth.authenticate import Authenticator, LocalUsers
 from mirab.service.auth.sessions import Sessions, kept_key
 from mirab.service.auth.tokens import first_admin_token, is_local, valid
 from mirab.service.config import NONE, ConfigError, ServeConfig
+from mirab.service.courier import Courier
 from mirab.service.garbage import Garbage
+from mirab.service.noticefile import read_receivers
+from mirab.service.notices import Notices
 from mirab.service.runtime import LiveEngine, Service
+from mirab.service.watch import StoreWatch
 from mirab.store import Store
 
 log = structlog.get_logger("mirab.serve")
@@ -60,6 +65,7 @@ def open_doors(service: Service, say: Say) -> None:
     """
     config = service.config
     patience = PATIENCE
+    notices: Notices | None = None
     try:
         tcp = (config.host, config.port) if config.host is not None else None
         with listening(tcp, config.socket) as listeners:
@@ -68,7 +74,10 @@ def open_doors(service: Service, say: Say) -> None:
             server = ApiServer(create_app(parts_of(service)), listeners)
             service.keeper.told = server.stop
             service.keeper.garbage = Garbage()
+            notices = notices_of(service)
             service.start()
+            if notices is not None:
+                notices.start()
             if service.live.pulse.failed:
                 return
             addresses = [address_of(each) for each in listeners]
@@ -77,6 +86,24 @@ def open_doors(service: Service, say: Say) -> None:
     finally:
         notify("STOPPING=1")
         service.stop(patience)
+        if notices is not None:
+            notices.stop()
+
+
+def notices_of(service: Service) -> Notices | None:
+    """Those who are to be told; None while nobody is named.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    file = service.config.notices
+    if file is None:
+        return None
+    try:
+        couriers = [Courier(receiver) for receiver in read_receivers(file)]
+    except (OSError, LogError) as error:
+        raise ConfigError(f"--notices: {error}") from error
+    return Notices(service.live, service.desk, service.views, couriers, service.config.state_dir)
 
 
 def check_doors(config: ServeConfig, store: Store, now: int) -> None:
@@ -104,6 +131,7 @@ def parts_of(service: Service) -> Parts:
         outputs=Outputs(service.engine, store),
         auth=Authenticator(store, live.now, local_users_of(config)),
         trouble=lambda: live.pulse.why_not_ready,
+        watch=StoreWatch(store.trouble, store.name),
         metrics=service.metrics,
         settings=ApiSettings(hosts=(*config.hosts, *names), metrics_open=config.metrics == "open"),
         sessions=Sessions(kept_key(config.state_dir)),

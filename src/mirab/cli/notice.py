@@ -1,0 +1,46 @@
+"""`mirab notice`: who is told of what, and whether it arrives."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from mirab.cli.exits import UnusableError
+from mirab.cli.grid import Column, table, terminal_width
+from mirab.cli.output import check_input, emit, say
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Notices by webhook, Slack or e-mail: check the file that `mirab serve --notices FILE` reads."""
+
+
+@command.command()
+@click.argument("file")
+@click.option("--send", is_flag=True, help="Send each receiver a notice that says it is a test.")
+def check(file: str, send: bool) -> None:
+    """Read FILE, say who would be told of what, and with --send try each of them."""
+    from mirab.service.courier import Notice
+    from mirab.service.courier import send as deliver
+    from mirab.service.noticefile import read_receivers
+
+    try:
+        receivers = read_receivers(Path(check_input(file)))
+    except ValueError as error:
+        raise UnusableError(str(error)) from error
+    rows = [[each.name, ", ".join(each.about), ", ".join(each.accounts) or "all"] for each in receivers]
+    emit(table((Column("RECEIVER"), Column("ABOUT", least=12), Column("ACCOUNTS", least=8)), rows, terminal_width()))
+    if not send:
+        return
+    failed = []
+    for each in receivers:
+        notice = Notice(time.time_ns() // 1_000_000, each.about[0], "test", "This is a test: mirab can reach you.")
+        try:
+            deliver(each, [notice])
+            say(f"{each.name} took it.")
+        except (OSError, ValueError) as error:
+            failed.append(f"{each.name}: {type(error).__name__}: {error}")
+    if failed:
+        raise UnusableError(f"Not everybody was reached: {'; '.join(failed)}.")
