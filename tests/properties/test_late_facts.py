@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from mirab.core.meter import Meter
 from mirab.model.events import Outcome, RunAdopted, RunEnded, RunStarted, WorkloadSubmitted
 from mirab.model.policy import POLICIES
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, UNIT, RunId, WorkloadId
-from tests.properties.test_adoption import RED, World, workload
+from tests.properties.test_adoption import World
+from tests.properties.test_upheavals import RED, workload
 
 GPUS = 8
 RUN = RunId("w.1")
@@ -17,9 +19,10 @@ RUN = RunId("w.1")
 def used(world: World) -> int:
     """GPU-milliseconds of red in the window, and of its user."""
     account = world.state.accounts[RED]
-    total = account.usage.total(world.state.now)
-    assert [user.usage.total(world.state.now) for user in account.users.values()] == [total]
-    return total // UNIT
+    meters = [account.usage, *(user.usage for user in account.users.values())]
+    totals = [meter.total(world.state.now) for meter in meters if isinstance(meter, Meter)]
+    assert len(totals) == 2 and totals[0] == totals[1]
+    return totals[0] // UNIT
 
 
 @pytest.mark.parametrize("seen_start", [0, 5 * MINUTE], ids=["start-at-once", "start-late"])

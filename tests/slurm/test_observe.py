@@ -113,7 +113,7 @@ def test_a_slurm_without_json_is_read_as_text(slurm: SlurmCluster, tmp_path: Pat
         jobs = [sbatch(slurm, "-N1", "--gpus-per-node=8", "-A", "red", script="sleep 1") for _ in range(4)]
 
         def done() -> bool:
-            rows = {row.id: row.state.value for row in made.rows()}
+            rows = {str(row.id): row.state.value for row in made.rows()}
             return [rows.get(job) for job in jobs] == ["COMPLETED"] * 4
 
         slurm.wait_for(done, "the jobs to run by what the text says")

@@ -174,7 +174,7 @@ class Way:
 
     def _named(self, found: Decided) -> Decided:
         """In the words of the file."""
-        subject = self.names.get(found.subject) or self.nodes.get(NodeName(found.subject), found.subject)
+        subject = self.names.get(found.subject) or str(self.nodes.get(NodeName(found.subject), found.subject))
         on = tuple(self.nodes[name] for name in dict(found.details).get("on", ()))  # type: ignore[attr-defined]
         details = [(key, value) for key, value in found.details if key == "resumed"]
         return Decided(found.verb, subject, (*([("on", on)] if on else []), *details), self._reason(found.reason))
@@ -183,7 +183,7 @@ class Way:
         if isinstance(reason, reasons.PreemptedFor):
             return replace(reason, beneficiary=WorkloadId(self.names[reason.beneficiary]))
         if isinstance(reason, reasons.DrainedFrom):
-            return replace(reason, node=self.nodes[reason.node])
+            return replace(reason, node=self.nodes[NodeName(reason.node)])
         return reason
 
     # --- what happens
@@ -253,7 +253,7 @@ def scaled(policy: Policy, scale: float) -> Policy:
         for each in dataclasses.fields(policy)
         if str(each.type).startswith("Duration") and getattr(policy, each.name) and each.name not in AS_THEY_ARE
     }
-    return replace(policy, cadence=100, **spans)  # type: ignore[arg-type]
+    return replace(policy, cadence=100, **spans)
 
 
 class LocalWorld:
