@@ -89,7 +89,7 @@ function review(term) {
     return "";
   }
   const due = /^\d{4}-\d\d-\d\d/.test(term.review) && term.review.slice(0, 10) <= new Date().toISOString().slice(0, 10);
-  return el("span", { class: due ? "tag due" : null }, term.review, due ? " due" : "");
+  return el("span", { class: due ? "tag due" : "day" }, term.review, due ? " due" : "");
 }
 
 // --- the formula -----------------------------------------------------------------------------------------------------

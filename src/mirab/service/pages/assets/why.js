@@ -45,6 +45,14 @@ function contenders(ahead) {
         jobLink(run.run.replace(/\.\d+$/, "")), ` ${run.user} ${hours(run.gpu_h)} GPU-h${run.running ? ", running" : ""}`]))] }))));
 }
 
+/** An instant, or that it is later than the runs have looked. */
+function quantile(when, at, after) {
+  if (at) {
+    return time(at);
+  }
+  return when.runs && after ? el("span", null, "later than ", time(after)) : "";
+}
+
 /** A forecast says how it was made, how old it is, and how such forecasts have held. */
 export function whenView(when) {
   if (!when) {
@@ -53,11 +61,10 @@ export function whenView(when) {
   return section("When it will start",
     el("p", null, when.sentence),
     facts([
-      ["As likely before as after", when.p50 ? time(when.p50) : ""],
-      ["In nine of ten runs by", when.p90 ? time(when.p90) : ""],
+      ["As likely before as after", quantile(when, when.p50, when.after_50)],
+      ["In nine of ten runs by", quantile(when, when.p90, when.after_90)],
       ["At the latest", when.bound ? el("span", null, time(when.bound), ", by the contract") : ""],
       ["If nothing new came in", when.alone_p50 ? time(when.alone_p50) : ""],
-      ["No start until", when.later_than && !when.p90 ? time(when.later_than) : ""],
       ["It hangs on", when.because],
       ["How it was made", when.runs ? `${plural(when.runs, "run")} of the same scheduler into the future, ${span(when.age_s)} ago` : ""],
       ["How such forecasts held", when.score?.judged ? `p90 in ${percent(when.score.p90_held, 0)}, p50 in ${percent(when.score.p50_held, 0)} of ${count(when.score.judged)}` : ""],
