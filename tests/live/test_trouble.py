@@ -47,7 +47,8 @@ def readiness(service: LocalService) -> str:
 
 def test_a_full_disk(small_disk: Path) -> None:
     with local_service(small_disk / "state", "--pretend-gpus", "2") as service:
-        until(in_state(service, submit(service, "true", output="/dev/null"), "COMPLETED"))
+        done = submit(service, "true", output="/dev/null")
+        until(in_state(service, done, "COMPLETED"))
         filler = small_disk / "filler"
         with pytest.raises(OSError, match="No space"), filler.open("wb") as file:
             while True:
@@ -59,6 +60,10 @@ def test_a_full_disk(small_disk: Path) -> None:
         until(lambda: readiness(service))
         assert "full" in readiness(service)
         assert not got, "nothing is promised that is not recorded"
+        with service.client() as client:
+            assert [each["state"] for each in client.get("/jobs", {})["jobs"]] == ["COMPLETED"], "what is recorded"
+            assert client.get(f"/jobs/{done}/why", {})["state"] == "COMPLETED"
+            assert client.get("/share", {})["accounts"], "who only looks is answered meanwhile"
         filler.unlink()
         asking.join()
         until(in_state(service, got[0], "COMPLETED"))

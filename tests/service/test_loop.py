@@ -248,6 +248,40 @@ def test_while_the_store_blocks_commands_have_an_unknown_outcome_and_reads_are_r
     assert service.decider.stop()
 
 
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_who_only_looks_is_let_in_while_the_store_does_not_take_the_record(ends_well: bool) -> None:
+    """Nothing that was decided is to be seen: it may never be recorded. Then the lock is the decider's again."""
+    service = Service()
+    in_trouble, well = Flag(), Flag()
+
+    def blocked() -> None:
+        if service.live.inbox.depth or service.live.news:
+            service.live.admit()
+            in_trouble.set()
+            well.wait(60)
+            if not ends_well:
+                raise RuntimeError("closed")
+            service.live.exclude()
+
+    service.store.before = blocked
+    service.decider.start()
+    answer = service.live.inbox.post(submitting(job(1)))
+    assert in_trouble.wait(60)
+    with service.live.reading() as state:
+        assert list(state.pending) == ["1"] and not state.running, "told, and not started"
+        well.set()
+    if ends_well:
+        assert answer.answer.result(60)
+        until(lambda: "1" in service.live.state.running)
+        assert service.decider.stop()
+    else:
+        until(lambda: service.ended)
+        assert service.live.lock.acquire(timeout=60)
+        service.live.lock.release()
+        with pytest.raises(UnavailableError, match="closed"), service.live.reading():
+            pass
+
+
 def test_a_fault_in_a_fold_stops_the_decider_for_good() -> None:
     service = Service()
     service.decider.start()

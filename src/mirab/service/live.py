@@ -90,6 +90,7 @@ class Live:
 
     def __post_init__(self) -> None:
         self.lock = RLock()
+        self._may_admit = self._admitted = False
         self.inbox = Inbox(self.bell)
         self.timers: list[Timer] = []
         self.sources: list[Source] = []
@@ -109,11 +110,35 @@ class Live:
         return self.clock.now()
 
     @contextmanager
+    def recording(self) -> Iterator[None]:
+        """For the decider, which holds the lock: where its record has to wait, `admit` lets readers in meanwhile."""
+        self._may_admit = True
+        try:
+            yield
+        finally:
+            self._may_admit = False
+            self.exclude()
+
+    def admit(self) -> None:
+        """The store does not take the record: let readers see the state. In the decider's thread."""
+        if self._may_admit and not self._admitted:
+            self._admitted = True
+            self.lock.release()
+
+    def exclude(self) -> None:
+        """The end of that."""
+        if self._admitted:
+            self.lock.acquire()
+            self._admitted = False
+
+    @contextmanager
     def reading(self) -> Iterator[State]:
         """The state between two decisions. Keep it short: nothing is decided meanwhile. Never change anything.
 
+        While a decision cannot be recorded, the state is as before it, with the facts that led to it.
+
         Raises:
-            UnavailableError: a decision cannot be recorded (the state must not be shown), or the decider has failed.
+            UnavailableError: a decision takes very long, or the decider has failed.
         """
         if not self.lock.acquire(timeout=READ_PATIENCE):
             raise UnavailableError(self.pulse.why_not_ready or "the scheduler is busy with a decision: try again")

@@ -160,7 +160,8 @@ class Ledger:
         begun = perf_counter()
         self.timing.decide = begun - self.feed.told_at
         self.facts = tuple(facts)
-        self.seq = self.live.store.append(self.facts, plan, tuple(self.feed.writes))
+        with self.live.recording():
+            self.seq = self.live.store.append(self.facts, plan, tuple(self.feed.writes))
         self.timing.append = perf_counter() - begun
         self.live.pulse.seq, self.live.pulse.decided_at = self.seq, plan.at
         for request in self.feed.taken:

@@ -320,8 +320,10 @@ def _engine(config: ServeConfig, live: Live, found: Recovered) -> LiveEngine:
 def _store_trouble(live: Live, text: str) -> None:
     live.pulse.store_trouble = text
     if text:
+        live.admit()
         log.error("store.trouble", error=text, hint="nothing is decided until it is over; runs go on")
     else:
+        live.exclude()
         log.info("store.well_again")
 
 

@@ -338,6 +338,14 @@ class Store:
         self._lead = self._book = None
         self.database.close()
 
+    def trouble(self) -> str:
+        """Ask whether it answers: "" = yes, else why not, as a sentence."""
+        try:
+            self._read(lambda connection: connection.execute(select(counters.c.value).limit(1)).first())
+        except StoreError as error:
+            return str(error)
+        return ""
+
     def _read(self, work: Callable[[Connection], Found]) -> Found:
         with told(self.database), self.database.reader.connect() as connection:
             return work(connection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import secrets
+from functools import cache
 from time import monotonic
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -89,6 +90,7 @@ class Guard:
             check_host(request, self.parts.settings.hosts)
         check_origin(request)
         if self._asks_who(request):
+            await self._answering()
             READER_ZONE.set(zone_of(request.headers.get("x-time-zone", "")))
             await self._introduced(request, peer)
             self._able(request)
@@ -101,6 +103,12 @@ class Guard:
         except UnknownCallerError:
             if request.scope["path"] != SESSION or request.method not in READING:
                 raise
+
+    async def _answering(self) -> None:
+        """Of a store that does not answer everybody hears at once; each request alone would wait for it."""
+        watch = self.parts.watch
+        if watch is not None and watch.last_trouble() and (trouble := await silence_of_store(self.parts)):
+            raise ProblemError(503, trouble, headers={"Retry-After": "2"})
 
     def _able(self, request: Request) -> None:
         """While nothing can be recorded, a change is refused at once: it would keep its place until it is too late."""
@@ -167,6 +175,16 @@ class Guard:
         )
         if self.parts.metrics is not None:
             self.parts.metrics.request(route, _known_method(request.method), answer.status, seconds)
+
+
+async def silence_of_store(parts: Parts) -> str:
+    """Why the store does not answer; "" = it does. Threads of its own: there is one also when all others wait."""
+    return "" if parts.watch is None else await run_sync(parts.watch.trouble, limiter=_watching())
+
+
+@cache
+def _watching() -> anyio.CapacityLimiter:
+    return anyio.CapacityLimiter(8)
 
 
 class Answer:

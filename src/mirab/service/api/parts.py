@@ -19,13 +19,15 @@ from mirab.service.api.ports import (
 from mirab.service.auth.authenticate import Authenticator
 from mirab.service.auth.sessions import Sessions
 from mirab.service.auth.tokens import TokenBook
+from mirab.service.watch import StoreWatch
 
 
 @dataclass(eq=False, kw_only=True)
 class Parts:
     """The parts of the service that the API speaks for. `trouble`: why it is not ready, "" = it is.
 
-    `reports`: the folder of replays that are kept; None = there is none.
+    `watch`: whether the store answers; None = nobody asks it. `reports`: the folder of replays that are kept; None =
+    there is none.
     """
 
     desk: DeskPort
@@ -35,6 +37,7 @@ class Parts:
     outputs: OutputsPort
     auth: Authenticator
     trouble: Callable[[], str]
+    watch: StoreWatch | None = None
     metrics: MetricsPort | None = None
     settings: ApiSettings = field(default_factory=ApiSettings)
     sessions: Sessions = field(default_factory=Sessions)

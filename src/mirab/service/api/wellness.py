@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from mirab import __version__
+from mirab.service.api.guard import silence_of_store
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.problems import ProblemError
 from mirab.service.api.told import iso
@@ -25,7 +26,7 @@ async def show_health(who: Annotated[Principal, needs("health.see")]) -> Health:
 @router.get("/readyz", response_model=Health, responses={503: {}})
 async def show_readiness(who: Annotated[Principal, needs("health.see")], parts: Service) -> Health:
     """It decides and records: send it work."""
-    if trouble := parts.trouble():
+    if trouble := parts.trouble() or await silence_of_store(parts):
         raise ProblemError(503, trouble, headers={"Retry-After": "5"})
     return Health(status="ready")
 
