@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, date
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from mirab.model import events as fact
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.plans import CallHuman, Plan, Preempt, Repair, Start
 from mirab.model.policy import Exemption, Policy, Reservation
-from mirab.model.reasons import DrainedFrom, InOrder
+from mirab.model.reasons import DrainedFrom, InOrder, PreemptedFor
 from mirab.model.resources import Allocation, Shape
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, Instant, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
@@ -219,6 +221,83 @@ def test_a_cluster_that_grows_in_the_week_loses_no_number() -> None:
 def test_a_ledger_that_began_later_has_nothing_to_report() -> None:
     with pytest.raises(ValueError, match="nothing to report"):
         report([], BEGAN, MONDAY - 20 * DAY, MONDAY - 13 * DAY)
+
+
+# --- a week whose numbers were worked out by hand --------------------------------------------------------------------
+def life(job: str, came: Instant, begin: Instant, end: Instant, minimum: int = HOUR) -> list[Record]:
+    """Two GPUs of `vision` for a while."""
+    work = Workload(WorkloadId(job), came, VISION, UserName("ada"), SHAPE._replace(min_runtime=minimum))
+    return [
+        record(came, fact.WorkloadSubmitted(came, work)),
+        record(begin, actions=(replace(start(job), min_runtime=minimum),)),
+        record(begin, fact.RunStarted(begin, RunId(f"{job}.1"))),
+        record(end, fact.RunEnded(end, RunId(f"{job}.1"), fact.Outcome.COMPLETED)),
+    ]
+
+
+def stopped(job: str, begin: Instant, end: Instant, lost: int) -> list[Record]:
+    """One that made room for another, lost some work, and was given up."""
+    for_whom = PreemptedFor(WorkloadId("9"), AccountPath("llm"), 0.2, 1.4, lost)
+    run = RunId(f"{job}.1")
+    return [
+        *life(job, begin, begin, end)[:-1],
+        record(end - HOUR // 2, actions=(Preempt(run, 0, for_whom),)),
+        record(end, fact.RunEnded(end, run, fact.Outcome.PREEMPTED, lost)),
+        record(end, fact.WorkloadCancelled(end, WorkloadId(job))),
+    ]
+
+
+def by_hand() -> dict[str, Any]:
+    """Owed: job 1 from its submission to its end, 2 GPUs x 3 h, and job 3, 2 x 3 h. Delivered: 2 x 2 h and 2 x 3 h."""
+    node = NodeName("n1")
+    paper = Exemption("e7", "guaranteed", "vision", at(-48), at(24 * 10), "ada", "mia", "a paper")
+    return week([
+        record(at(-48), fact.ExemptionGranted(at(-48), paper)),
+        *life("1", at(1), at(2), at(4)),
+        *life("2", at(5), at(5), at(8), minimum=0),
+        *stopped("3", at(10), at(13), HOUR),
+        record(at(20), fact.NodeDegraded(at(20), node, "XID 79")),
+        record(at(21), actions=(CallHuman(node, RunId("1.1"), "it does not stop"),)),
+        record(at(22), actions=(Repair(node),)),
+        record(at(26), fact.NodeUp(at(26), node)),
+        record(at(24 * 7), fact.NodeUp(at(24 * 7), NodeName("n0"))),
+    ])  # fmt: skip
+
+
+ROWS = (
+    "vision | Ben | 50.0 % | 12 | 10 | 83.3 % | 10 | 6.0 | 2.0",
+    "all | every class | 3 | 0 s | 1 h | 1 h",
+    "small | at most 8 GPUs | 3 | 0 s | 1 h | 1 h",
+    "made room for an account further below its share | 1",
+    "n1 | XID 79 | Mon 4 Mar 20:00 | 2 h | 6 h | 0 | 0 | it does not stop",
+    "e7 | guaranteed | vision | ends soon | Thu 14 Mar 00:00 | ada | mia | a paper",
+    "vision | 2024-03-10 | Ben | it | sees",
+)
+SENTENCES = (
+    "83.3 % of the 12 GPU-hours that were owed were delivered.",
+    "37.5 % of the time in use was owed to nobody: bursts and uncharged work.",
+    "1 account got less than 95 % of what was owed.",
+    "1 run made room for others; that cost 12.5 % of the time in use.",
+    "1 node fell sick or had to be emptied; 1 repair needed a person to talk to the owner of a run.",
+    "1 exception or reservation; 1 of them ends within two weeks.",
+    "1 budget is to be looked at again.",
+    "Nobody changed them.",
+)
+
+
+def test_a_week_worked_out_by_hand_stands_in_both_forms() -> None:
+    """Used 4 + 6 GPU-hours charged and 6 uncharged, of which 2 were lost; 6 of 16 in use were owed to nobody."""
+    found = by_hand()
+    text = markdown(found, UTC).replace("\\", "")
+    page = " | ".join(re.sub(r"\s+", " ", cell) for cell in re.split(r"\s*<[^>]*>\s*", weekly_page(found, UTC)) if cell)
+    for row in ROWS:
+        assert f"| {row} |" in text, row
+        assert row in page, row
+    for sentence in SENTENCES:
+        assert sentence in text, sentence
+        assert sentence in page, sentence
+    squatters = week(one_run("1", at(1), at(10), at(2)), progress=HOUR)
+    assert "| 1.1 | ada | vision | 2 | 1 h | 8 h | 14 |" in markdown(squatters, UTC)
 
 
 # --- as people get it ------------------------------------------------------------------------------------------------
