@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from mirab.control.recover import take_in
 from mirab.model.events import Event, NodeUp, WorkloadSubmitted
 from mirab.model.records import Grant, JobSpec, JobState, TokenRow
 from mirab.model.units import NodeName, UserName, WorkloadId
@@ -20,6 +21,7 @@ from mirab.service.doors import check_doors, describe_cluster, open_doors
 from mirab.service.inbox import Entry
 from mirab.service.runtime import LiveEngine, Service, assemble
 from mirab.service.setup import EVERYONE
+from mirab.service.snapshot import fingerprint, thaw
 from mirab.store import LostLeadError, StoreBusyError
 from tests.service.doubles import job, until
 
@@ -93,6 +95,35 @@ def test_a_restart_finds_everything_and_needs_no_flags_again(started: Callable[.
     assert sorted(again.live.state.running) == ids[:2]
     assert [state_of(again, each) for each in ids] == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
     assert describe_cluster(again.live.cluster).startswith("2 GPUs")
+
+
+def test_a_snapshot_is_made_beside_the_decisions(
+    started: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a copy of the process: it is of one instant, and what comes after it is read from the journal."""
+    monkeypatch.setattr("mirab.service.runtime.SNAPSHOT_RECORDS", 1)
+    monkeypatch.setattr("mirab.service.runtime.SNAPSHOT_PAUSE", 0)
+    service = started(pretend_gpus="2")
+    ids = [submit(service, number) for number in range(1, 6)]
+    until(lambda: kept_snapshot(service) >= 3)
+    monkeypatch.setattr("mirab.service.runtime.SNAPSHOT_RECORDS", 1_000)
+    ids.append(submit(service, 6))
+    found = service.store.snapshot(fingerprint())
+    assert found is not None
+    state, intents = thaw(found[1])
+    for _, facts, plan in service.store.records(after=found[0]):
+        take_in(state, facts, plan)
+        intents.take_in(facts, plan, observing=False)
+    with service.live.reading() as present:
+        assert sorted(state.running) == sorted(present.running) == ids[:2]
+        assert sorted(state.pending) == sorted(present.pending) == ids[2:]
+    until(lambda: not service.live.copies._alive)
+
+
+def kept_snapshot(service: Service) -> int:
+    """After which record the newest one is; 0 = there is none."""
+    found = service.store.snapshot(fingerprint())
+    return 0 if found is None else found[0]
 
 
 def test_the_file_may_add_nodes_change_the_policy_and_the_budgets(

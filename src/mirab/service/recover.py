@@ -157,11 +157,14 @@ def _from_snapshot(journal: Journal) -> Recovered | None:
     return None
 
 
-def take_snapshot(journal: Journal, state: State, intents: Intents, seq: int) -> int:
-    """Put one away, and return its size in bytes."""
-    data = freeze((state, intents))
+def take_snapshot(journal: Journal, state: State, intents: Intents, seq: int) -> None:
+    """Put the state after record `seq` away."""
+    keep_snapshot(journal, freeze((state, intents)), seq)
+
+
+def keep_snapshot(journal: Journal, data: bytes, seq: int) -> None:
+    """The same with the bytes of state and intents, which somebody else has made."""
     journal.put_snapshot(seq, fingerprint(), data)
-    return len(data)
 
 
 def _replay(journal: Journal, found: Recovered) -> None:

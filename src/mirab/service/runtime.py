@@ -29,9 +29,19 @@ from mirab.service.live import Live
 from mirab.service.logs import log_decision
 from mirab.service.loop import Decider, Engine, Timing
 from mirab.service.metrics import Metrics
-from mirab.service.recover import Recovered, RecoverError, crash_advice, note_crash, recover, take_snapshot
+from mirab.service.recover import (
+    Recovered,
+    RecoverError,
+    crash_advice,
+    keep_snapshot,
+    note_crash,
+    recover,
+    take_snapshot,
+)
 from mirab.service.setup import approvals, defaults, wanted_of
+from mirab.service.snapshot import freeze
 from mirab.store import LostLeadError, Store, StoreError, open_store
+from mirab.study.copies import Copy, CopyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,6 +58,8 @@ COPIES_END = 5.0
 SNAPSHOT_RECORDS = 5_000
 SNAPSHOT_PAUSE = 600.0
 """A snapshot at most so often, in seconds, and only after so many records."""
+SNAPSHOT_LONGEST = 120
+"""Seconds that one may take."""
 BRIEF = 2_000
 """Characters of a change that the audit log keeps; the whole of it is in the journal."""
 REPLIES_KEPT = DAY
@@ -172,21 +184,40 @@ class Keeper:
             self.garbage.tidy(quiet=not self.live.inbox.depth)
 
     def _snapshot_is_due(self, seq: int) -> bool:
-        """It takes a second where very much waits: when nobody waits for an answer, if such a moment comes."""
-        new = seq - self.seen
-        quiet = not self.live.inbox.depth or new >= 4 * SNAPSHOT_RECORDS
-        return new >= SNAPSHOT_RECORDS and quiet and monotonic() - self._at >= SNAPSHOT_PAUSE
+        return seq - self.seen >= SNAPSHOT_RECORDS and monotonic() - self._at >= SNAPSHOT_PAUSE
 
     def snapshot(self) -> None:
-        """In the decider's thread, or after its end."""
-        seq = self.live.pulse.seq
-        self.seen, self._at = seq, monotonic()
-        self._safely("snapshot", lambda: take_snapshot(self.live.store, self.live.state, self.live.intents, seq))
+        """In the decider's thread. It takes a second where very much waits, so a copy of the process makes it: whoever
+        waits for a decision waits for the copy of the page tables only.
+        """
+        seq = self._noted()
+        state, intents = self.live.state, self.live.intents
+
+        def begin() -> None:
+            copy = self.live.copies.begin(lambda: freeze((state, intents)), SNAPSHOT_LONGEST)
+            Thread(target=self._safely, args=("snapshot", lambda: self._kept(copy, seq)), daemon=True).start()
+
+        self._safely("snapshot", begin)
+
+    def _kept(self, copy: Copy, seq: int) -> None:
+        """Not while the service stops: then `last` takes one that knows more."""
+        try:
+            data: bytes = copy.result()
+        except CopyError:
+            if self.live.stopping.is_set():
+                return
+            raise
+        keep_snapshot(self.live.store, data, seq)
+
+    def _noted(self) -> int:
+        self.seen, self._at = self.live.pulse.seq, monotonic()
+        return self.seen
 
     def last(self) -> None:
         """Before a graceful end: the next start is quick."""
         if self.live.pulse.seq > self.seen:
-            self.snapshot()
+            seq, live = self._noted(), self.live
+            self._safely("snapshot", lambda: take_snapshot(live.store, live.state, live.intents, seq))
         self._safely("ledger", lambda: self.keep_ledger(True))
 
     def _safely(self, what: str, work: Callable[[], object]) -> None:
