@@ -338,6 +338,9 @@ def test_what_names_no_week_is_said_so(text: str) -> None:
 
 def test_the_command_reads_the_store_of_a_service_that_runs(service: Stage, tmp_path: Path) -> None:
     service.submit("ada")
+    declared = service.submit("ada", progress="1h", name='its "progress_interval": is declared')["id"]
+    service.submit("ada", name='"progress_interval":')
+    assert service.store.progress_intervals() == {declared: HOUR}
     page, data, text = (tmp_path / f"week.{kind}" for kind in ("html", "json", "md"))
     place = ["--db", service.store.url, "--timezone", "UTC"]
     wanted = ["--html", str(page), "--json", str(data), "--markdown", str(text)]

@@ -106,15 +106,11 @@ def _made(week: Week, place: dict[str, Any]) -> dict[str, Any]:
 
     with _store(place) as store:
         records = ((facts, plan) for _, facts, plan in store.records())
+        declared = store.progress_intervals()
         try:
-            return weekly(week, _beginning(store), records, grown, lambda workload: _progress(store, workload))
+            return weekly(week, _beginning(store), records, grown, lambda workload: declared.get(workload, 0))
         except ValueError as error:
             raise UnusableError(f"{error}.") from error
-
-
-def _progress(store: Store, workload: str) -> int:
-    spec = store.spec(workload)
-    return 0 if spec is None else spec.progress_interval
 
 
 @contextmanager

@@ -117,6 +117,13 @@ def spec(connection: Connection, workload_id: str) -> JobSpec | None:
     return None if found is None else rows.spec_of(found)
 
 
+def progress_intervals(connection: Connection) -> dict[str, int]:
+    """Those that jobs declared, in one pass over all jobs that ever were."""
+    query = select(specs.c.workload_id, specs.c.spec).where(specs.c.spec.contains('"progress_interval":'))
+    found = ((row.workload_id, rows.spec_of(row.spec).progress_interval) for row in connection.execute(query))
+    return {workload: interval for workload, interval in found if interval}
+
+
 def runs_of(connection: Connection, workload_id: str) -> list[RunRow]:
     query = select(runs).where(runs.c.workload_id == workload_id).order_by(runs.c.attempt)
     return [rows.run_row(row) for row in connection.execute(query).mappings()]

@@ -255,6 +255,10 @@ class Store:
     def spec(self, workload_id: str) -> JobSpec | None:
         return self._read(lambda connection: queries.spec(connection, workload_id))
 
+    def progress_intervals(self) -> dict[str, int]:
+        """Within which jobs declared to show progress, in milliseconds; who declared none is absent."""
+        return self._read(queries.progress_intervals)
+
     def runs(self, workload_id: str) -> list[RunRow]:
         """Its attempts, the first first."""
         return self._read(lambda connection: queries.runs_of(connection, workload_id))
