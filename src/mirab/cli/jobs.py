@@ -118,7 +118,3 @@ def exit_code(job: Job) -> int:
     if job["state"] == "COMPLETED":
         return int(job["exit_code"] or 0)
     return int(job["exit_code"] or 1)
-
-
-def shown_id(job: Job) -> str:
-    return str(job["id"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from mirab.logs.fields import count, span
-from mirab.logs.yamltree import Entry, advice, parse_yaml, unreadable
+from mirab.logs.yamltree import Entry, advice, parse_yaml
 from mirab.model.settings import parse_setting
 from mirab.model.units import SECOND, WHOLE, parse_share
 from mirab.sim.scenarios import SCENARIOS
@@ -124,21 +124,12 @@ class Gates:
     decisions: Mapping[str, Decision]
 
 
-def read_gates(path: Path) -> Gates:
-    """Read a file of gates.
+def parse_gates(raw: bytes, path: Path) -> Gates:
+    """A file of gates, of its bytes.
 
     Raises:
         LogError: with file and line; an unknown key names the nearest known one.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    return parse_gates(raw, path)
-
-
-def parse_gates(raw: bytes, path: Path) -> Gates:
-    """The same, of bytes already read."""
     top = parse_yaml(raw, path).fields("the file", ("gates", "decisions"), ("gates",))
     entries = top["gates"].table("gates")
     if not entries:

@@ -56,11 +56,6 @@ def changed_slots(new: int, old: int, names: Names) -> str:
     return f"with {names.slots(new)} a node instead of {old:,}"
 
 
-def changed_limit(new: Duration, old: Duration | None) -> str:
-    before = "none" if old is None else span(old / SECOND)
-    return f"with a time limit of {span(new / SECOND)} instead of {before}"
-
-
 def would(decision: str, sentence: str) -> str:
     """What a rehearsal decided."""
     if decision == "start":

@@ -35,7 +35,3 @@ class GpuTable:
     def release(self, run_id: RunId) -> None:
         for node, numbers in self.given.pop(run_id, {}).items():
             self.free[node] = sorted({*self.free[node], *numbers})
-
-    def holders(self) -> dict[RunId, dict[NodeName, tuple[int, ...]]]:
-        """What each run has now."""
-        return {run_id: dict(gpus) for run_id, gpus in self.given.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mirab.backends.slurm.commands import MARK
 from mirab.backends.slurm.places import Places, grown
 from mirab.backends.slurm.records import SlurmNode
 from mirab.model import events as facts
@@ -62,10 +61,6 @@ class Nodes:
     def doubt(self, name: NodeName) -> None:
         """What the scheduler believes is not so: the next listing tells it again."""
         self.health.pop(name, None)
-
-    def drained_by_us(self, name: NodeName) -> bool:
-        node = self.listed.get(name)
-        return node is not None and node.draining and node.reason.startswith(MARK)
 
 
 def health_of(node: SlurmNode | None) -> str:

@@ -152,22 +152,6 @@ class ApiServer(uvicorn.Server):
         self.should_exit = True
 
 
-def serve_app(
-    app: FastAPI,
-    tcp: tuple[str, int] | None,
-    socket_path: Path | None,
-    on_started: Callable[[list[str]], None] | None = None,
-) -> None:
-    """Serve on both (None = not there) until a signal says stop. `on_started` gets the addresses as people write them.
-
-    Raises:
-        ListenError: an address cannot be used.
-    """
-    with listening(tcp, socket_path) as listeners:
-        addresses = [address_of(each) for each in listeners]
-        ApiServer(app, listeners).serve_until_stopped(lambda: on_started(addresses) if on_started else None)
-
-
 @contextmanager
 def listening(tcp: tuple[str, int] | None, socket_path: Path | None) -> Generator[list[socket.socket]]:
     """Sockets that are bound; closed afterwards, and the Unix socket's file removed."""
