@@ -6,7 +6,7 @@ An independent second opinion for properties and storms: it keeps its own books 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirab.model.accounts import Budgets
 from mirab.model.events import (
@@ -26,10 +26,22 @@ from mirab.model.events import (
 )
 from mirab.model.plans import Cancel, Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
 from mirab.model.policy import Policy
-from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, StartTimedOut, UnknownAccount
+from mirab.model.reasons import (
+    AccountClosed,
+    DrainedFrom,
+    PreemptedFor,
+    ReservationBegins,
+    StartTimedOut,
+    UnknownAccount,
+)
 from mirab.model.resources import Allocation, Cluster, Pool, Shape, nodes_of
-from mirab.model.units import Duration, Instant, NodeName, RunId, WorkloadId
+from mirab.model.units import AccountPath, Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
+from tests.naive.heirs import heir
+
+
+def _of(workload: Workload, account: str) -> Workload:
+    return workload if workload.account == account else replace(workload, account=AccountPath(account))
 
 
 @dataclass(slots=True)
@@ -66,7 +78,8 @@ class Audit:
     def __init__(self, cluster: Cluster, policy: Policy, budgets: Budgets) -> None:
         self.cluster, self.policy = cluster, policy
         self.saving = {path for path, budget, _ in budgets.walk() if budget.save_for_gangs}
-        self.open = {path for path, _, _ in budgets.walk()}
+        self.open = {path for path, _, _ in budgets.walk() if not budgets.is_closed(path)}
+        self.budgets = budgets
         self.runs: dict[RunId, Seen] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
         self.waiting: set[WorkloadId] = set()
@@ -117,7 +130,8 @@ class Audit:
     # --- facts
     def _fact(self, fact: Event) -> None:
         if isinstance(fact, WorkloadSubmitted):
-            self.workloads[fact.workload.id] = fact.workload
+            account = heir(fact.workload.account, Budgets(()), self.budgets)
+            self.workloads[fact.workload.id] = _of(fact.workload, account)
             self.waiting.add(fact.workload.id)
         elif isinstance(fact, WorkloadCancelled):
             self.waiting.discard(fact.workload_id)
@@ -127,14 +141,24 @@ class Audit:
             if any(run.workload.id == fact.workload_id for run in self.runs.values()):
                 self.recalled.add(fact.workload_id)
         elif isinstance(fact, BudgetsChanged):
-            self.open = {path for path, _, _ in fact.budgets.walk()}
-            self.saving |= {path for path, budget, _ in fact.budgets.walk() if budget.save_for_gangs}
+            self._budgets(fact.budgets)
         elif isinstance(fact, NodeDegraded | NodeDown):
             self.sick.add(fact.node)
         elif isinstance(fact, NodeUp):
             self.sick.discard(fact.node)
         elif isinstance(fact, RunStarted | RunEnded | RunSuspended | RunContinued | ActionRefused):
             self._run_fact(fact)
+
+    def _budgets(self, after: Budgets) -> None:
+        """Accounts are renamed with all that is known of them."""
+        before, self.budgets = self.budgets, after
+        self.open = {path for path, _, _ in after.walk() if not after.is_closed(path)}
+        self.saving |= {path for path, budget, _ in after.walk() if budget.save_for_gangs}
+        self.saving |= {heir(path, before, after) for path in self.saving}
+        for name, workload in self.workloads.items():
+            self.workloads[name] = _of(workload, heir(workload.account, before, after))
+        for run in self.runs.values():
+            run.workload = self.workloads[run.workload.id]
 
     def _run_fact(self, fact: RunStarted | RunEnded | RunSuspended | RunContinued | ActionRefused) -> None:
         run = self.runs.get(fact.run_id)
@@ -314,7 +338,7 @@ class Audit:
 
     def _reject(self, action: Reject) -> None:
         workload = self.workloads[action.workload_id]
-        if isinstance(action.reason, UnknownAccount):
+        if isinstance(action.reason, UnknownAccount | AccountClosed):
             assert workload.account not in self.open, f"{workload.id} is refused, {workload.account} is open"
         else:
             assert not self.fits(workload.shape), f"{workload.id} is refused and would fit"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from mirab.model.accounts import Budget, Budgets
+from mirab.model.changesets import applied, below, parent_of
 from mirab.model.events import BudgetsChanged
 from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, POLICIES, Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Pool, Shape
@@ -23,6 +24,7 @@ from mirab.model.units import (
     WorkloadId,
 )
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
+from mirab.study import budgetedits as edits
 
 MINIMUMS: tuple[Duration, ...] = (
     0,
@@ -71,10 +73,40 @@ def with_human_decisions(chance: Random, trace: Trace) -> Trace:
     """The same with, perhaps, a new tree of budgets, an exception and a reservation on the way."""
     at = chance.randrange(0, PERIOD, MINUTE)
     changes = [BudgetsChanged(at, draw_budgets(chance), "manager", "a review")] if chance.random() < 0.3 else []
+    changes = draw_successions(Random(at), trace.budgets, changes)
     exemptions = [draw_exemption(chance, trace.budgets)] if chance.random() < 0.3 else []
     reservations = [draw_reservation(chance, trace, 10 * HOUR)] if chance.random() < 0.2 else []
     exemptions += [draw_pause(chance, trace)] if trace.troubles and chance.random() < 0.3 else []
     return replace(trace, budget_changes=changes, exemptions=exemptions, reservations=reservations)
+
+
+def draw_successions(chance: Random, budgets: Budgets, changes: list[BudgetsChanged]) -> list[BudgetsChanged]:
+    """Instead of another tree, perhaps: accounts that are renamed, merged, divided or closed, one after the other."""
+    if not changes or chance.random() < 0.4:
+        return changes
+    instants = sorted({changes[0].at, *(chance.randrange(0, PERIOD, MINUTE) for _ in range(chance.randint(0, 3)))})
+    found = []
+    for number, at in enumerate(instants):
+        budgets = draw_succession(chance, budgets, f"x{number}")
+        found.append(BudgetsChanged(at, budgets, "manager", "a reorganisation"))
+    return found
+
+
+def draw_succession(chance: Random, budgets: Budgets, fresh: str) -> Budgets:
+    path = chance.choice([path for path, _, _ in budgets.walk()])
+    siblings = [budget.name for budget in budgets.children_of(parent_of(path)) or ()]
+    other = below(parent_of(path), chance.choice(siblings))
+    kind = chance.choice(("rename", "rename", "merge", "merge", "divide", "close"))
+    if kind == "merge" and other != path:
+        return applied(
+            budgets, edits.merged(budgets, [path, other], chance.choice((other, below(parent_of(path), fresh))))
+        )
+    leaf = path in budgets.leaves()
+    if kind == "divide" and leaf:
+        return applied(budgets, edits.split(budgets, path, [Budget(fresh, WHOLE // 2)]))
+    if kind == "close":
+        return applied(budgets, edits.closed(budgets, path, "2026-03-01"))
+    return applied(budgets, edits.renamed(budgets, path, fresh))
 
 
 def draw_cluster(chance: Random) -> Cluster:

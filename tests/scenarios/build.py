@@ -89,6 +89,8 @@ def _children(parent: str, lines: list[Statement]) -> tuple[Budget, ...]:
                 _children(line.words[0], lines),
                 save_for_gangs=line.flag("save_for_gangs", False),
                 equal_users=line.flag("equal_users", True),
+                formerly=tuple(line.get("formerly").split(",")) if line.get("formerly") else (),
+                closed=line.get("closed"),
             )
         )
     return tuple(found)

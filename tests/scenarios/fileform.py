@@ -62,7 +62,11 @@ SUBMIT_SETTINGS = (
     *("start_delay", "never_starts", "launch_fails", "ignores_stop", "refuses_stop", "vouched"),
 )
 CLUSTER_LINES = {"pool": Form(("name",), (), ("nodes", "gpus", "type", "cpus", "memory", "weight", "domains"))}
-BUDGET_LINES = {"budget": Form(("account", "share"), (), ("save_for_gangs", "equal_users"))}
+BUDGET_SETTINGS = (
+    *("save_for_gangs", "equal_users", "formerly", "closed"),
+    *("gpus_max", "min_runtime_cap", "gang_gpus_max"),
+)
+BUDGET_LINES = {"budget": Form(("account", "share"), (), BUDGET_SETTINGS)}
 FACT_LINES = {
     "submit": Form(
         ("workloads", "account", "nodes-x-gpus"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirab.core.folding import drop_hold, requeue_all
+from mirab.core.folding import drop_hold
 from mirab.core.nodes import Bank
+from mirab.core.portfolio import requeue_all
 from mirab.model import events
 from mirab.model.resources import Pool, extends
 

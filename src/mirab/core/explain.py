@@ -7,6 +7,7 @@ from mirab.core.ordering import by_ratio
 from mirab.core.queues import Pending, Queue
 from mirab.core.trial import Trial
 from mirab.model.reasons import (
+    AccountClosed,
     BlockedBehind,
     HoldNotOwed,
     HoldTaken,
@@ -19,10 +20,12 @@ from mirab.model.reasons import (
 )
 
 
-def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount:
+def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount | AccountClosed:
     """Why a workload can never run as asked: its account, or its shape against the largest pool that it accepts."""
-    workload = pending.workload
-    if not trial.state.is_open(workload.account):
+    workload, state = pending.workload, trial.state
+    if not state.is_open(workload.account):
+        if workload.account in state.accounts:
+            return AccountClosed(workload.account, state.budgets.closed_since(workload.account))
         return UnknownAccount(workload.account)
     shape = workload.shape
     pools = [pool for pool in trial.state.cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]

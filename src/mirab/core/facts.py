@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mirab.core import adoption, changes, folding
+from mirab.core import adoption, changes, folding, portfolio
 from mirab.model import events
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ FACTS: dict[type[Any], Callable[[State, Any], None]] = {
     events.NodeDegraded: folding.degraded,
     events.NodeDown: folding.down,
     events.NodeUp: folding.up,
-    events.BudgetsChanged: folding.budgets_changed,
+    events.BudgetsChanged: portfolio.budgets_changed,
     events.PolicyChanged: changes.policy_changed,
     events.ClusterChanged: changes.cluster_changed,
-    events.ReservationApproved: folding.reservation_approved,
-    events.ReservationCancelled: folding.reservation_cancelled,
-    events.ExemptionGranted: folding.exemption_granted,
-    events.ExemptionRevoked: folding.exemption_revoked,
+    events.ReservationApproved: portfolio.reservation_approved,
+    events.ReservationCancelled: portfolio.reservation_cancelled,
+    events.ExemptionGranted: portfolio.exemption_granted,
+    events.ExemptionRevoked: portfolio.exemption_revoked,
 }

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from heapq import heappush
 from typing import TYPE_CHECKING
 
-from mirab.core.charge import charge_rate
 from mirab.core.nodes import Health, NodeState
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
 from mirab.model.events import Outcome, goes_back
-from mirab.model.units import FOREVER, AccountPath, Instant
+from mirab.model.units import FOREVER, Instant
 
 if TYPE_CHECKING:
     from mirab.core.state import State
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # --- workloads ------------------------------------------------------------------------------------------------------
 def submitted(state: State, event: facts.WorkloadSubmitted) -> None:
     workload, name = event.workload, event.workload.id
+    if workload.account in state.heirs:
+        workload = replace(workload, account=state.heirs[workload.account])
     if name in state.pending or name in state.held or name in state.rejected or name in state.running:
         return
     pending = Pending(workload, 1)
@@ -35,7 +37,7 @@ def admit(state: State, pending: Pending, known: bool = False) -> None:
     `known`: it was admitted before. A closed account takes nothing new, and keeps what it has at a share of 0.
     """
     path = pending.workload.account
-    if not state.is_open(path) and state.policy.unknown_accounts == "zero":
+    if not state.is_open(path) and state.policy.unknown_accounts == "zero" and not state.budgets.is_closed(path):
         state.install(state.budgets.with_zero_share(path))
     account = state.leaf_for(path)
     closed = not known and not state.is_open(path)
@@ -245,73 +247,7 @@ def node_returns(state: State, place: tuple[int, int]) -> None:
     state.capacity_changed(grown=True)
 
 
-# --- the portfolio plane --------------------------------------------------------------------------------------------
-def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
-    state.install(event.budgets)
-    for run in state.runs.values():
-        if not run.account.leaf:
-            rehome(state, run)
-    requeue_all(state)
-
-
-def rehome(state: State, run: Run) -> None:
-    """Its account has been divided: from now on it belongs to what the parts leave; what it used stays where it was."""
-    rest = state.leaf_for(run.account.path)
-    if rest is None:
-        return
-    exposed = run.id in run.account.exposed
-    state.cover(run)
-    started = run.started_at is not None
-    if started:
-        state.meter_user(run, -1)
-    old, run.account = run.user, rest
-    run.user = state.user_of(rest, run.workload.user)
-    if started:
-        state.meter_account(run, rest, +1)
-        state.meter_user(run, +1)
-    if run.committed_until:
-        rest.commitment.add(run.rate, run.committed_until)
-        old.commitment.add(-run.rate, run.committed_until)
-        run.user.commitment.add(run.rate, run.committed_until)
-    rest.running += state.uncharged_rate(run)
-    if exposed:
-        state.expose(run)
-
-
-def requeue_all(state: State) -> None:
-    """The tree or the contract changed: everybody queues anew, with the same seniority; holds stay.
-
-    All leave before the first comes back, so that no queue lives on with what held before.
-    """
-    leaving = [pending for pending in state.pending.values() if pending.workload.id not in state.holds]
-    for pending in leaving:
-        state.dequeue(pending)
-    for pending in leaving:
-        admit(state, pending, known=True)
-    state.version += 1
-    state.claims += 1
-
-
-def reservation_approved(state: State, event: facts.ReservationApproved) -> None:
-    state.reservations[event.reservation.id] = event.reservation
-
-
-def reservation_cancelled(state: State, event: facts.ReservationCancelled) -> None:
-    if event.reservation_id in state.reservations:
-        end_reservation(state, event.reservation_id)
-
-
-def exemption_granted(state: State, event: facts.ExemptionGranted) -> None:
-    state.exemptions[event.exemption.id] = event.exemption
-
-
-def exemption_revoked(state: State, event: facts.ExemptionRevoked) -> None:
-    if state.exemptions.pop(event.exemption_id, None) is not None:
-        state.exemptions_in_force.pop(event.exemption_id, None)
-        state.install(state.budgets)
-        requeue_all(state)
-
-
+# --- holds -----------------------------------------------------------------------------------------------------------
 def commit_hold(state: State, pending: Pending, pool: int, sign: int) -> None:
     """The gang's whole minimum enters (or leaves) the commitment of its account and user."""
     queue = pending.queue
@@ -337,44 +273,3 @@ def drop_hold(state: State, pending: Pending) -> None:
         state.version += 1
         if orphans or not granted.claim:
             state.claims += 1
-
-
-def charge_reservation(state: State, reservation_id: str, sign: int) -> None:
-    """Charge its account for it from its begin to its end, used or not."""
-    if (sign > 0) == (reservation_id in state.charging):
-        return
-    if sign > 0:
-        reservation, hold = state.reservations[reservation_id], state.reserved.get(reservation_id)
-        account = state.leaf_for(AccountPath(reservation.account))
-        if hold is None or account is None:
-            return
-        rate = hold.mask.bit_count() * hold.slots_per_node * state.cluster.pools[hold.pool].weight
-        state.charging[reservation_id] = (account, rate)
-    account, rate = state.charging[reservation_id]
-    for above in account.lineage:
-        above.usage.change_rate(state.now, sign * rate)
-    if sign < 0:
-        del state.charging[reservation_id]
-
-
-def end_reservation(state: State, reservation_id: str) -> None:
-    charge_reservation(state, reservation_id, -1)
-    for run in state.runs.values():
-        if run.reservation == reservation_id:
-            leave_reservation(state, run)
-    state.reservations.pop(reservation_id, None)
-    state.reserved.pop(reservation_id, None)
-    state.accepted.pop(reservation_id, None)
-    state.version += 1
-    state.claims += 1
-
-
-def leave_reservation(state: State, run: Run) -> None:
-    """It goes on after the reservation that paid for it: from now on like any other run."""
-    run.reservation = None
-    if run.charged:
-        run.rate = charge_rate(run.workload.shape, state.cluster.pools[run.allocation.pool])
-        if run.started_at is not None:
-            state.meter(run, +1)
-    if run.started_at is not None and run.unprotected_at <= state.now and not run.stopping:
-        state.will_expose(run)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
-from mirab.core.folding import commit_hold, drop_hold, end_reservation, node_returns
+from mirab.core.folding import commit_hold, drop_hold, node_returns
 from mirab.core.nodes import Health
+from mirab.core.portfolio import end_reservation
 from mirab.core.runs import Run
 from mirab.model import plans
 from mirab.model.reasons import (

@@ -84,6 +84,32 @@ class Meter:
                 before += self._rates[head] * (start - xs[head])
         return self._totals[-1] + self._rates[-1] * (end - xs[-1]) - before
 
+    def absorb(self, other: Meter) -> None:
+        """From now on the sum of both: of what lies inside a window nothing is lost, in either."""
+        changes = sorted([*self._changes(), *other._changes()], key=_when)
+        xs, totals, rates = [changes[0][0]], [0], [changes[0][2]]
+        for x, step, turn in changes[1:]:
+            if x == xs[-1] and not step:
+                rates[-1] += turn
+            else:
+                totals.append(totals[-1] + rates[-1] * (x - xs[-1]) + step)
+                xs.append(x)
+                rates.append(rates[-1] + turn)
+        self._xs, self._totals, self._rates, self._head = xs, totals, rates, 0
+
+    def _changes(self) -> list[tuple[int, int, int]]:
+        """(x, step, change of the rate) from the segment on in which the window begins."""
+        xs, totals, rates, head = self._xs, self._totals, self._rates, self._head
+        found = [(xs[head], 0, rates[head])]
+        for place in range(head + 1, len(xs)):
+            grown = rates[place - 1] * (xs[place] - xs[place - 1])
+            found.append((xs[place], totals[place] - totals[place - 1] - grown, rates[place] - rates[place - 1]))
+        return found
+
+
+def _when(change: tuple[int, int, int]) -> int:
+    return change[0]
+
 
 DECAY_PERIOD: Duration = 5 * MINUTE
 """Usage decays in steps of this length, as Slurm's PriorityCalcPeriod does."""
@@ -124,6 +150,12 @@ class DecayedMeter:
     def between(self, start: int, end: int) -> int:
         return int(self._at(end)[0])
 
+    def absorb(self, x: int, other: DecayedMeter) -> None:
+        """From x on the sum of both, which halve in the same time."""
+        self._settle(x)
+        self._value += other._at(x)[0]
+        self._rate += other._rate
+
     def _settle(self, x: int) -> None:
         self._value, self._period = self._at(x)
         self._x = x
@@ -141,6 +173,14 @@ class DecayedMeter:
             period += periods
             last = period * DECAY_PERIOD
         return value + self._rate * (x - last), period
+
+
+def add_up(meter: Meter | DecayedMeter, other: Meter | DecayedMeter, now: Instant) -> None:
+    """The first is the sum of both from now on. They forget alike."""
+    if isinstance(meter, Meter) and isinstance(other, Meter):
+        meter.absorb(other)
+    elif isinstance(meter, DecayedMeter) and isinstance(other, DecayedMeter):
+        meter.absorb(now, other)
 
 
 def usage_meter(now: Instant, half_life: Duration | None) -> Meter | DecayedMeter:
@@ -189,6 +229,11 @@ class Commitment:
     def add(self, rate: ChargeRate, until: Instant) -> None:
         self.rate += rate
         self.amount += rate * until
+
+    def shift(self, other: Commitment, sign: int = 1) -> None:
+        """What the other has been promised counts here too (+1), or no more (-1)."""
+        self.rate += sign * other.rate
+        self.amount += sign * other.amount
 
     def at(self, now: Instant) -> Charge:
         return self.amount - self.rate * now

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core.meter import Commitment, usage_meter
+from mirab.core.meter import Commitment, add_up, usage_meter
 from mirab.model.plans import Waiting
 from mirab.model.resources import Shape
 from mirab.model.units import FOREVER, Charge, ChargeRate, Duration, Instant, UserName, WorkloadId
@@ -111,6 +111,13 @@ class User:
         self.commitment = Commitment()
         self.held: Charge = 0
         self.queues: dict[Shape, Queue] = {}
+
+    def take_over(self, other: User, now: Instant) -> None:
+        """What another user, of a former account, used and has running counts here."""
+        add_up(self.usage, other.usage, now)
+        add_up(self.uncharged, other.uncharged, now)
+        self.commitment.shift(other.commitment)
+        self.held += other.held
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)

@@ -7,10 +7,10 @@ from math import inf
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core.meter import Commitment, Meter, usage_meter
+from mirab.core.meter import Commitment, Meter, add_up, usage_meter
 from mirab.core.queues import Queue, ShapeInfo, User
 from mirab.core.runs import Run
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, left_by
 from mirab.model.policy import Exemption
 from mirab.model.units import (
     WHOLE,
@@ -72,7 +72,7 @@ class Account:
     """
 
     __slots__ = (
-        "_par_share", "_par_until", "children", "commitment", "entitlement", "equal_users", "exposed", "held",
+        "_par_share", "_par_until", "_pars", "children", "commitment", "entitlement", "equal_users", "exposed", "held",
         "leaf", "lineage", "parent", "path", "running", "save_for_gangs", "shapes", "share", "uncharged",
         "usage", "users", "waiting", "window",
     )  # fmt: skip
@@ -88,6 +88,7 @@ class Account:
         self.share = share
         self.entitlement = Meter(0, share)
         self._par_share, self._par_until = share, window.capacity.total(now)
+        self._pars: tuple[tuple[int, int], ...] = ()
         self.usage = usage_meter(now, half_life)
         self.uncharged = usage_meter(now, half_life)
         self.commitment = Commitment()
@@ -112,11 +113,18 @@ class Account:
         used = self.usage.between(start, now)
         if self._par_until > capacity_start:
             used += self._par_share * (self._par_until - capacity_start) // WHOLE
+            if self._pars:
+                used += self._par_of_others(capacity_start)
         return used if used > 0 else 0
 
     def par(self, now: Instant) -> Charge:
         """What of `used` was never charged: the part of the window before its first day, delivered at par."""
-        return max(0, self._par_share * (self._par_until - self.window.at(now)[1]) // WHOLE)
+        start = self.window.at(now)[1]
+        return max(0, self._par_share * (self._par_until - start) // WHOLE) + self._par_of_others(start)
+
+    def _par_of_others(self, start: Charge) -> Charge:
+        """That of the accounts that it goes on for, and that began before it or shared its first day."""
+        return sum(share * (until - start) // WHOLE for share, until in self._pars if until > start)
 
     def promised(self, now: Instant) -> int:
         """E in charge times parts of `WHOLE`: the integral of share x capacity over the window."""
@@ -142,6 +150,8 @@ class Account:
         used = self.usage.between(start, now)
         if self._par_until > capacity_start:
             used += self._par_share * (self._par_until - capacity_start) // WHOLE
+            if self._pars:
+                used += self._par_of_others(capacity_start)
         commitment, entitlement = self.commitment, self.entitlement
         committed = commitment.amount - commitment.rate * now + self.held
         if entitlement.steady:
@@ -153,6 +163,28 @@ class Account:
     def ratio(self, now: Instant) -> float:
         """(U + K) / E; infinite where nothing was promised."""
         return compared(*self.weigh(now))
+
+    def take_over(self, other: Account, now: Instant) -> None:
+        """What another used, was promised and has running counts here: this account goes on for it."""
+        self.entitlement.absorb(other.entitlement)
+        self.share += other.share
+        pars = [(self._par_share, self._par_until), *self._pars, (other._par_share, other._par_until), *other._pars]
+        pars.sort(key=lambda par: -par[1])
+        self._par_share, self._par_until = pars[0]
+        self._pars = tuple(pars[1:])
+        add_up(self.usage, other.usage, now)
+        add_up(self.uncharged, other.uncharged, now)
+        self.commitment.shift(other.commitment)
+        self.held += other.held
+        self.running += other.running
+
+    def count_in(self, other: Account, now: Instant, sign: int) -> None:
+        """What another has running counts here from now on (+1), or no more (-1). What it used stays where it is."""
+        self.usage.change_rate(now, sign * other.usage.rate)
+        self.uncharged.change_rate(now, sign * other.uncharged.rate)
+        self.commitment.shift(other.commitment, sign)
+        self.held += sign * other.held
+        self.running += sign * other.running
 
     def set_share(self, now: Instant, share: int) -> None:
         """From now on; what was promised until now stays promised."""
@@ -167,8 +199,7 @@ def rows(budgets: Budgets) -> Iterator[tuple[AccountPath, int, AccountPath | Non
         parent, _, _ = path.rpartition("/")
         yield path, share, AccountPath(parent) if parent else None
         if budget.children:
-            left = WHOLE - sum(child.share for child in budget.children)
-            yield AccountPath(f"{path}/{REST}"), share * left // WHOLE, path
+            yield AccountPath(f"{path}/{REST}"), share * left_by(budget.children) // WHOLE, path
 
 
 def compared(used: Charge, promised: int) -> float:

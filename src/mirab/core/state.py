@@ -6,20 +6,19 @@ from heapq import heappop, heappush
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core import facts, folding, intentions, invariants
+from mirab.core import facts, intentions, invariants, portfolio
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.core.nodes import Bank, NodeState
 from mirab.core.queues import Pending, Queue, ShapeInfo, Size, User
 from mirab.core.runs import Run
 from mirab.core.shares import REST, Account, Window, covers, extra_shares, rows
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, left_by
 from mirab.model.events import Event
 from mirab.model.plans import Hold, Plan
 from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Shape
 from mirab.model.units import (
     FOREVER,
-    WHOLE,
     AccountPath,
     Charge,
     ChargeRate,
@@ -72,6 +71,7 @@ class State:
         self.window = Window(policy.window, now, cluster.charge_units)
         self.accounts: dict[AccountPath, Account] = {}
         self.open_accounts: dict[AccountPath, None] = {}
+        self.heirs = budgets.heirs()
         self.partings: dict[tuple[Account, Account], tuple[Account, Account]] = {}
         self.budgets = budgets
         self.runs: dict[RunId, Run] = {}
@@ -122,7 +122,7 @@ class State:
             self._enforce_exemptions(now)
         for reservation in list(self.reservations.values()) if self.reservations else ():
             if reservation.begin <= now < reservation.end:
-                folding.charge_reservation(self, reservation.id, +1)
+                portfolio.charge_reservation(self, reservation.id, +1)
 
     def _settle_until(self, now: Instant) -> None:
         while self.settlements and self.settlements[0][0] <= now:
@@ -162,7 +162,7 @@ class State:
         if in_force != self.exemptions_in_force:
             self.exemptions_in_force = in_force
             self.install(self.budgets)
-            folding.requeue_all(self)
+            portfolio.requeue_all(self)
 
     def commit(self, plan: Plan) -> None:
         """Take in what was decided. The engine's answers come later, as facts."""
@@ -257,7 +257,7 @@ class State:
     def install(self, budgets: Budgets) -> None:
         """Bring the accounts in line with a tree: new ones are born, missing ones close, all keep what they used."""
         self.budgets = budgets
-        self.open_accounts = {path: None for path, _, _ in budgets.walk()}
+        self.open_accounts = dict.fromkeys(budgets.open_paths())
         self.partings.clear()
         wanted = dict.fromkeys(self.accounts, 0)
         for path, share, parent in rows(budgets):
@@ -270,9 +270,7 @@ class State:
                 wanted[AccountPath(f"{path}/{REST}")] = share
             self.accounts[path].save_for_gangs = budget.save_for_gangs
             self.accounts[path].equal_users = budget.equal_users
-        extra = extra_shares(
-            wanted, self.exemptions_in_force.values(), WHOLE - sum(each.share for each in budgets.roots)
-        )
+        extra = extra_shares(wanted, self.exemptions_in_force.values(), left_by(budgets.roots))
         for path, share in wanted.items():
             self.accounts[path].set_share(self.now, max(0, share + extra[path]))
 

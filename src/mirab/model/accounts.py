@@ -19,7 +19,8 @@ class Budget:
         outcome: what was found at the last review.
         formerly: paths of accounts that this one goes on for: it was renamed from them, or they were merged into it,
             and their usage and history are its own.
-        closed: since when (a date) it takes no new work; its share is 0, its usage stays.
+        closed: since when (a date) it takes no new work, nor what lies below it; its share counts as 0, so that its
+            parent's implicit child has it until somebody decides otherwise; its usage stays.
     """
 
     name: str
@@ -33,6 +34,11 @@ class Budget:
     outcome: str = ""
     formerly: tuple[str, ...] = ()
     closed: str = ""
+
+    @property
+    def share_in_force(self) -> int:
+        """What counts of its share: nothing once it is closed."""
+        return 0 if self.closed else self.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +75,50 @@ class Budgets:
             siblings = found.children
         return found
 
-    def heirs(self) -> dict[AccountPath, AccountPath]:
-        """Account of an earlier tree -> the account that goes on for it, where that has another path now."""
-        found = dict(_heirs("", (), self.roots))
+    def heirs(self, before: dict[AccountPath, AccountPath] | None = None) -> dict[AccountPath, AccountPath]:
+        """Account of an earlier tree -> the account that goes on for it, where that has another path now.
+
+        Where two name the same former account (an account of that name was made again, and again given up), it is the
+        one that did not name it in the tree before; so of two new ones the last.
+
+        Args:
+            before: what this said of the tree that was in force until now.
+        """
+        known = before or {}
+        found: dict[AccountPath, AccountPath] = {}
+        guessed: dict[AccountPath, AccountPath] = {}
+        for old, path, sure in _heirs("", (), self.roots):
+            if not sure:
+                guessed[old] = path
+            elif old not in found or path != known.get(old):
+                found[old] = path
+        found = guessed | found
         for path, _, _ in self.walk():
             found.pop(path, None)
         return found
 
+    def open_paths(self) -> Iterator[AccountPath]:
+        """The accounts that take work: those that are not closed and stand below no closed one; parents first."""
+        yield from _open("", self.roots)
+
+    def is_closed(self, path: str) -> bool:
+        """Whether the tree says of the account, or of one above it, that it takes no new work."""
+        return bool(self.closed_since(path))
+
+    def closed_since(self, path: str) -> str:
+        """Since when it takes no new work, as the budgets say of it or of one above it; ``""`` = they do not."""
+        names = path.split("/")
+        above = (self.find("/".join(names[: depth + 1])) for depth in range(len(names)))
+        return next((budget.closed for budget in above if budget is not None and budget.closed), "")
+
     def with_zero_share(self, path: str) -> Budgets:
         """The same tree with one more account of share 0 (a policy may admit unknown accounts so)."""
         return Budgets(_insert(self.roots, path.split("/")))
+
+
+def left_by(children: tuple[Budget, ...]) -> int:
+    """What children leave of what their parent has, in parts of `WHOLE`."""
+    return WHOLE - sum(child.share_in_force for child in children)
 
 
 def _check_siblings(parent: str, siblings: tuple[Budget, ...]) -> None:
@@ -101,21 +141,35 @@ def _check_siblings(parent: str, siblings: tuple[Budget, ...]) -> None:
 def _walk(parent: str, budgets: tuple[Budget, ...], whole: int) -> Iterator[tuple[AccountPath, Budget, int]]:
     for budget in budgets:
         path = AccountPath(f"{parent}/{budget.name}" if parent else budget.name)
-        share = whole * budget.share // WHOLE
+        share = whole * budget.share_in_force // WHOLE
         yield path, budget, share
         yield from _walk(path, budget.children, share)
 
 
+def _open(parent: str, budgets: tuple[Budget, ...]) -> Iterator[AccountPath]:
+    for budget in budgets:
+        if not budget.closed:
+            path = AccountPath(f"{parent}/{budget.name}" if parent else budget.name)
+            yield path
+            yield from _open(path, budget.children)
+
+
 def _heirs(
     parent: str, before: tuple[str, ...], budgets: tuple[Budget, ...]
-) -> Iterator[tuple[AccountPath, AccountPath]]:
-    """Earlier path -> path of these siblings and all below; `before`: earlier paths of their parent."""
+) -> Iterator[tuple[AccountPath, AccountPath, bool]]:
+    """(earlier path, path, whether it says so) of siblings and all below; `before`: earlier paths of their parent.
+
+    It does not say so where one was renamed below one of several earlier parents: another's child may have had the
+    name.
+    """
     for budget in budgets:
         path = f"{parent}/{budget.name}" if parent else budget.name
         names = [old.rpartition("/")[2] for old in budget.formerly if old.rpartition("/")[0] in (parent, *before)]
-        earlier = (*budget.formerly, *(f"{old}/{name}" for old in before for name in (budget.name, *names)))
-        yield from ((AccountPath(old), AccountPath(path)) for old in earlier)
-        yield from _heirs(path, earlier, budget.children)
+        said = (*budget.formerly, *(f"{old}/{budget.name}" for old in before))
+        guessed = tuple(f"{old}/{name}" for old in before for name in names)
+        yield from ((AccountPath(old), AccountPath(path), True) for old in said)
+        yield from ((AccountPath(old), AccountPath(path), False) for old in guessed)
+        yield from _heirs(path, (*said, *guessed), budget.children)
 
 
 def _insert(siblings: tuple[Budget, ...], names: list[str]) -> tuple[Budget, ...]:

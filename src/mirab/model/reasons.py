@@ -205,6 +205,14 @@ class UnknownAccount:
     account: AccountPath
 
 
+@dataclass(frozen=True, slots=True)
+class AccountClosed:
+    """The account takes no new work: the budgets say so of it, or of one above it, since a date; or name it no more."""
+
+    account: AccountPath
+    since: str
+
+
 # --- why something is kept out of the queue, or stands behind its like (live only) ----------------------------------
 @dataclass(frozen=True, slots=True)
 class HeldByUser:
@@ -275,6 +283,7 @@ WaitReason: TypeAlias = (
     | QuotaFull
     | NeverFits
     | UnknownAccount
+    | AccountClosed
 )
 HoldReason: TypeAlias = HeldByUser | HeldByOperator | UnmetDependency | ArrayLimitReached | LaunchesFailed
 StandingReason: TypeAlias = DependencyNeverSatisfied | BehindOwn

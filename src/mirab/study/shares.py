@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, left_by
 from mirab.model.policy import Exemption
 from mirab.model.units import WHOLE, AccountPath, Instant
 
@@ -35,8 +35,7 @@ def below(path: str, root: str) -> bool:
 def _shares(budgets: Budgets) -> Iterable[tuple[AccountPath, int]]:
     for path, budget, share in budgets.walk():
         if budget.children:
-            left = WHOLE - sum(child.share for child in budget.children)
-            yield AccountPath(f"{path}/{REST}"), share * left // WHOLE
+            yield AccountPath(f"{path}/{REST}"), share * left_by(budget.children) // WHOLE
         else:
             yield path, share
 

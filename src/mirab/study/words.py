@@ -260,6 +260,15 @@ def _unknown_account(reason: why.UnknownAccount, names: Names) -> str:
     return f"account {reason.account} has no budget"
 
 
+@_tells(why.AccountClosed, "Submit for an account that is open: `mirab share` lists them")
+def _account_closed(reason: why.AccountClosed, names: Names) -> str:
+    return (
+        f"account {reason.account} is closed"
+        + (f" since {reason.since}" if reason.since else "")
+        + (" and takes no new work")
+    )
+
+
 # --- kept out of the queue, or behind its like ------------------------------------------------------------------------
 @_tells(why.HeldByUser, "`mirab release` lets it go")
 def _held_by_user(reason: why.HeldByUser, names: Names) -> str:

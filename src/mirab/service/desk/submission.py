@@ -170,7 +170,9 @@ def _unknown(account: AccountPath, who: Principal, state: State) -> DeskError:
     known = [str(path) for path in state.open_accounts if not is_closed(state, path)]
     close = get_close_matches(account, [path for path in known if who.may("job.submit", path)], 1, 0.5)
     close = close or get_close_matches(account, known, 1, 0.5)
+    heir = state.heirs.get(account)
     hint = f"did you mean {close[0]}?" if close else "`mirab share` lists those that there are"
+    hint = f"it is {heir} now" if heir else hint
     reason = encode(UnknownAccount(account))
     if account in state.accounts:
         return invalid(f"account {account} is closed and takes no new work: {hint}", reason=reason)

@@ -30,6 +30,7 @@ CODES: Mapping[type, str] = MappingProxyType(
         why.QuotaFull: "Quota",
         why.NeverFits: "NeverFits",
         why.UnknownAccount: "Account",
+        why.AccountClosed: "Account",
         why.HeldByUser: "Held",
         why.HeldByOperator: "HeldByOperator",
         why.UnmetDependency: "Dependency",

@@ -1,0 +1,152 @@
+"""Decisions of people that change what the scheduler stands on: budgets, exceptions, reservations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirab.core.charge import charge_rate
+from mirab.core.folding import admit, commit_hold
+from mirab.core.queues import Pending
+from mirab.core.runs import Run
+from mirab.core.succession import succeed, successions
+from mirab.model import events as facts
+from mirab.model.units import AccountPath
+
+if TYPE_CHECKING:
+    from mirab.core.state import State
+
+
+# --- budgets --------------------------------------------------------------------------------------------------------
+def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
+    """Everybody leaves the queues while the tree changes, and queues anew. Where accounts are succeeded by others,
+    those for whom nodes are held do so, too; they keep their nodes."""
+    going = successions(state, event.budgets)
+    waiting = _leave_queues(state, holders=bool(going))
+    if going:
+        succeed(state, event.budgets, going, waiting)
+    state.install(event.budgets)
+    for run in state.runs.values():
+        if not run.account.leaf:
+            rehome(state, run)
+    _queue_anew(state, waiting)
+
+
+def rehome(state: State, run: Run) -> None:
+    """Its account has been divided: from now on it belongs to what the parts leave; what it used stays where it was."""
+    rest = state.leaf_for(run.account.path)
+    if rest is None:
+        return
+    exposed = run.id in run.account.exposed
+    state.cover(run)
+    started = run.started_at is not None
+    if started:
+        state.meter_user(run, -1)
+    old, run.account = run.user, rest
+    run.user = state.user_of(rest, run.workload.user)
+    if started:
+        state.meter_account(run, rest, +1)
+        state.meter_user(run, +1)
+    if run.committed_until:
+        rest.commitment.add(run.rate, run.committed_until)
+        old.commitment.add(-run.rate, run.committed_until)
+        run.user.commitment.add(run.rate, run.committed_until)
+    rest.running += state.uncharged_rate(run)
+    if exposed:
+        state.expose(run)
+
+
+def requeue_all(state: State) -> None:
+    """The tree or the contract changed: everybody queues anew, with the same seniority; holds stay.
+
+    All leave before the first comes back, so that no queue lives on with what held before.
+    """
+    _queue_anew(state, _leave_queues(state, holders=False))
+
+
+def _leave_queues(state: State, holders: bool) -> list[Pending]:
+    """Everybody but those for whom nodes are held, or (`holders`) these, too."""
+    leaving = [pending for pending in state.pending.values() if holders or pending.workload.id not in state.holds]
+    for pending in leaving:
+        hold = state.holds.get(pending.workload.id)
+        if hold is not None:
+            commit_hold(state, pending, hold.pool, -1)
+        state.dequeue(pending)
+    return leaving
+
+
+def _queue_anew(state: State, leaving: list[Pending]) -> None:
+    for pending in leaving:
+        admit(state, pending, known=True)
+        hold = state.holds.get(pending.workload.id)
+        if hold is not None:
+            commit_hold(state, pending, hold.pool, +1)
+    state.version += 1
+    state.claims += 1
+
+
+# --- exceptions and reservations ------------------------------------------------------------------------------------
+def reservation_approved(state: State, event: facts.ReservationApproved) -> None:
+    reservation, account = event.reservation, AccountPath(event.reservation.account)
+    state.reservations[reservation.id] = replace(reservation, account=state.heirs.get(account, account))
+
+
+def reservation_cancelled(state: State, event: facts.ReservationCancelled) -> None:
+    if event.reservation_id in state.reservations:
+        end_reservation(state, event.reservation_id)
+
+
+def exemption_granted(state: State, event: facts.ExemptionGranted) -> None:
+    exemption, heirs = event.exemption, state.heirs
+    account, donor = AccountPath(exemption.account), AccountPath(exemption.donor)
+    state.exemptions[exemption.id] = replace(
+        exemption, account=heirs.get(account, account), donor=heirs.get(donor, donor)
+    )
+
+
+def exemption_revoked(state: State, event: facts.ExemptionRevoked) -> None:
+    if state.exemptions.pop(event.exemption_id, None) is not None:
+        state.exemptions_in_force.pop(event.exemption_id, None)
+        state.install(state.budgets)
+        requeue_all(state)
+
+
+def charge_reservation(state: State, reservation_id: str, sign: int) -> None:
+    """Charge its account for it from its begin to its end, used or not."""
+    if (sign > 0) == (reservation_id in state.charging):
+        return
+    if sign > 0:
+        reservation, hold = state.reservations[reservation_id], state.reserved.get(reservation_id)
+        account = state.leaf_for(AccountPath(reservation.account))
+        if hold is None or account is None:
+            return
+        rate = hold.mask.bit_count() * hold.slots_per_node * state.cluster.pools[hold.pool].weight
+        state.charging[reservation_id] = (account, rate)
+    account, rate = state.charging[reservation_id]
+    for above in account.lineage:
+        above.usage.change_rate(state.now, sign * rate)
+    if sign < 0:
+        del state.charging[reservation_id]
+
+
+def end_reservation(state: State, reservation_id: str) -> None:
+    charge_reservation(state, reservation_id, -1)
+    for run in state.runs.values():
+        if run.reservation == reservation_id:
+            leave_reservation(state, run)
+    state.reservations.pop(reservation_id, None)
+    state.reserved.pop(reservation_id, None)
+    state.accepted.pop(reservation_id, None)
+    state.version += 1
+    state.claims += 1
+
+
+def leave_reservation(state: State, run: Run) -> None:
+    """It goes on after the reservation that paid for it: from now on like any other run."""
+    run.reservation = None
+    if run.charged:
+        run.rate = charge_rate(run.workload.shape, state.cluster.pools[run.allocation.pool])
+        if run.started_at is not None:
+            state.meter(run, +1)
+    if run.started_at is not None and run.unprotected_at <= state.now and not run.stopping:
+        state.will_expose(run)
