@@ -31,10 +31,11 @@ SESSION = (
 """Both sides notice within half a minute that the other machine is gone, so that a lead does not outlive its holder
 long; a commit is on disk when it is confirmed, whatever the server's own setting."""
 
-MOST = 32
-"""Connections for reading, and as many for writing: the API has more threads, and a read takes a millisecond."""
-READERS, WRITERS = 32, 8
-"""So many of them stay open when they have been needed: opening one costs more than ten reads."""
+READERS, WRITERS = 12, 6
+"""Connections at most for reading, and for writing beside the decider. The API has more threads, but a read takes a
+millisecond, most of it Python's: who comes meanwhile waits for less than a further connection would cost. All stay open
+once they were needed.
+"""
 
 _KEY = "hashtext(current_schema() || :purpose)"
 _TAKE = text(f"SELECT pg_try_advisory_lock(:class, {_KEY}), pg_backend_pid()")
@@ -58,11 +59,11 @@ class Postgres:
             raise StoreError("a store in PostgreSQL needs the library psycopg: pip install 'mirab[postgres]'") from None
         self.url = url.set(drivername="postgresql+psycopg")
         self.name = f"the database {_shown(url)}"
-        self.reader = self._engine("-c default_transaction_read_only=on", isolation="AUTOCOMMIT", kept=READERS)
-        self.writer = self._engine(kept=WRITERS)
+        self.reader = self._engine("-c default_transaction_read_only=on", isolation="AUTOCOMMIT", most=READERS)
+        self.writer = self._engine(most=WRITERS)
         self._backend: int | None = None
 
-    def _engine(self, *session: str, isolation: str = "READ COMMITTED", kept: int) -> Engine:
+    def _engine(self, *session: str, isolation: str = "READ COMMITTED", most: int) -> Engine:
         own = self.url.query.get("options", ())
         options = " ".join((SESSION, *session, *((own,) if isinstance(own, str) else own)))
         return create_engine(
@@ -71,8 +72,8 @@ class Postgres:
             isolation_level=isolation,
             pool_pre_ping=True,
             pool_use_lifo=True,
-            pool_size=kept,
-            max_overflow=MOST - kept,
+            pool_size=most,
+            max_overflow=0,
         )
 
     def snapshot(self) -> Connection:
