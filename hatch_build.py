@@ -1,4 +1,4 @@
-"""The compiled wheel: the core as extension modules, made by mypyc from the very files that the plain wheel carries.
+"""The compiled wheel: the core and the measures as extension modules, made by mypyc from the files of the plain wheel.
 
 Only on demand: ``HATCH_BUILD_HOOKS_ENABLE=1 pip wheel .`` (docs/howto/compiled.md). It works on a copy, so the checkout
 stays plain Python.
@@ -16,11 +16,27 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-LAYERS = ("model", "core")
-COMPILED = "core"
+LAYERS = ("model", "core", "control", "sim", "study")
+COMPILED = (
+    "core/*.py",
+    "control/cycle.py",
+    "sim/backend.py",
+    "study/ledger.py",
+    "study/measures.py",
+    "study/owed.py",
+    "study/pools.py",
+    "study/pyramid.py",
+    "study/repairs.py",
+    "study/series.py",
+    "study/starvation.py",
+    "study/subjects.py",
+    "study/waits.py",
+    "study/whereabouts.py",
+)
+"""All that is called for every fact, decision or workload of a replay."""
 
 
-class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
+class Compiled(BuildHookInterface):  # type: ignore[type-arg]
     """Adds the extension modules to the wheel, which is then one for this platform and Python."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -44,13 +60,13 @@ class CompiledCore(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def compiled(package: Path, folder: Path) -> list[Path]:
-    """The extension modules of the core, made in a copy of the package under `folder`."""
+    """The extension modules, made in a copy of the package under `folder`."""
     copy = folder / package.name
     copy.mkdir()
     shutil.copy(package / "__init__.py", copy)
     for layer in LAYERS:
         shutil.copytree(package / layer, copy / layer, ignore=shutil.ignore_patterns("__pycache__"))
-    sources = sorted(str(path.relative_to(folder)) for path in (copy / COMPILED).rglob("*.py"))
+    sources = sorted(str(path.relative_to(folder)) for pattern in COMPILED for path in copy.glob(pattern))
     (folder / "mypy.ini").write_text("[mypy]\nstrict = True\nexplicit_package_bases = True\n", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "mypyc", *sources],
@@ -61,6 +77,6 @@ def compiled(package: Path, folder: Path) -> list[Path]:
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"mypyc could not compile the core:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"mypyc could not compile these modules:\n{done.stdout}{done.stderr}")
     shutil.rmtree(folder / "build")
     return sorted(folder.rglob("*.so"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import insort
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.accounts import Budgets
 from mirab.model.policy import Exemption, Reservation
 from mirab.model.units import AccountPath, ChargeRate, Instant
@@ -12,6 +14,7 @@ from mirab.study.owed import Leaf
 from mirab.study.shares import leaf_of, leaf_shares
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Claim:
     """Nodes reserved for an account, charged from `begin` to `end` whether they are used or not.
 
@@ -39,6 +42,7 @@ class Claim:
             self.leaf.wanted.add(self.accepted, sign * self.rate)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Ledger:
     """Every leaf by its path, in the order of the budgets.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.events import (
     REQUEUED,
     ActionRefused,
@@ -47,6 +49,7 @@ from mirab.study.waits import Waits
 from mirab.study.whereabouts import Whereabouts
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Measures:
     """Implements the Journal port: hand it to a replay, then ask for `report`.
 

@@ -6,6 +6,8 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, ChargeRate, Duration, Instant
 from mirab.study.demand import Wanted
 
@@ -27,6 +29,7 @@ class Mark(NamedTuple):
     full_time: Duration = 0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Leaf:
     """One leaf of the tree of accounts, and all that is counted for it.
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.plans import Hold
 from mirab.model.resources import Allocation, Pool, nodes_of
 from mirab.model.units import ChargeRate, NodeMask, NodeName
@@ -15,6 +17,7 @@ Waiting = tuple[int, int]
 """A waiting shape, ordered by size: (GPUs in all, nodes)."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class PoolUse:
     """One pool's nodes and what is on them.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.plans import Hold, HoldChange, HoldReleased
 from mirab.model.resources import Cluster
 from mirab.model.units import ChargeRate, Duration, NodeName, WorkloadId
@@ -11,6 +13,7 @@ from mirab.study.demand import Wanted, counted_pools
 from mirab.study.pools import PoolUse, Waiting
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Usage:
     """The counted slots of the whole cluster, and their integrals over the measured period in slot-milliseconds.
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.units import Duration, Instant, NodeName
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Repairs:
     """Counts node events, and those after which a run did not leave in time.
 
@@ -58,6 +61,7 @@ class Repairs:
         self._needed_human.add(serial)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Watch:
     """A run on a node that has fallen sick: is it gone in time?"""
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.units import HOUR, UNIT, WHOLE, Instant
 from mirab.study.owed import Leaf
 from mirab.study.period import Period
@@ -14,6 +16,7 @@ from mirab.study.pyramid import Usage
 RATIO_PLACES = 4
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Series:
     """Totals noted at the end of each step, and read as averages between them.
 

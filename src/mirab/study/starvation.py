@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.units import MINUTE, AccountPath, Duration, Instant, WorkloadId
 
 SAMPLED_EVERY: Duration = 15 * MINUTE
@@ -25,6 +27,7 @@ class Books(Protocol):
         """The charged workload of a leaf whose turn is next."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Starvation:
     """Samples who is first of each owed leaf, at most once in `SAMPLED_EVERY`.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.plans import Start
 from mirab.model.reasons import Reserved
 from mirab.model.units import ChargeRate, Duration, Instant, RunId
@@ -11,6 +13,7 @@ from mirab.study.owed import Leaf, ScaledCharge
 from mirab.study.repairs import Watch
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Job:
     """A workload between its submission and its end.
 
@@ -51,6 +54,7 @@ class Job:
         return max(0, now - self.workload.submitted_at - aside)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Attempt:
     """A run between the decision to start it and its end.
 

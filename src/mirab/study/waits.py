@@ -5,10 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.units import Duration
 from mirab.study.demand import CLASSES
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Waits:
     """Waits by class, in milliseconds, and how many of them ended in what was waited for."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.plans import HoldChange, HoldReleased, Start
 from mirab.model.policy import Reservation
 from mirab.model.trace import Trace
@@ -15,6 +17,7 @@ from mirab.study.pyramid import Usage
 from mirab.study.subjects import Attempt, Job
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Whereabouts:
     """The workloads in the system, and the rates that follow from where they are.
 
