@@ -2,7 +2,7 @@
 
     python -m bench.compiled BENCH [ARGUMENTS OF IT]        e.g. python -m bench.compiled speed --only load
 
-The wheel is built from this checkout (a C compiler is needed; a minute), unless it was built from the same files before,
+The wheel is built from this checkout (a minute, and a C compiler), unless it was built from the same files before,
 and the bench is run with it in front of the checkout.
 """
 
