@@ -16,15 +16,19 @@ from mirab.backends.slurm.plugin import plugin_text
 from mirab.backends.slurm.records import SlurmJob, SlurmNode
 from mirab.backends.slurm.rules import Judgement
 from mirab.backends.slurm.runner import ReadOnlyRunner, Runner, SlurmCommandError
+from mirab.core.state import State
 from mirab.logs.clusterfile import read_cluster_file
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import Outcome, RunAdopted, RunEnded, WorkloadSubmitted
 from mirab.model.plans import Plan, Preempt, Start
+from mirab.model.policy import Policy
 from mirab.model.reasons import DrainedFrom, InOrder
-from mirab.model.resources import Allocation, Shape
+from mirab.model.resources import Allocation, Cluster, Pool, Shape
 from mirab.model.units import HOUR, MINUTE, SECOND, WHOLE, AccountPath, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
 from mirab.service.advice import AGREED, LATER, NEVER, UNADVISED, compared
+from mirab.service.desk.book import Tasks
+from mirab.service.desk.followers import _index, array_goes_on
 
 JOB = SlurmJob("1", 1, "train", "ana", "vlm", "main", "PENDING", (), "None", 1, 8, 0)
 
@@ -220,3 +224,11 @@ def test_advice_is_compared_with_what_slurm_did() -> None:
         ("1", AGREED, False), ("2", LATER, True), ("3", UNADVISED, False), ("4", NEVER, False),
     ]  # fmt: skip
     assert [(each.run_id, each.ended_at) for each in stops] == [("1.1", 99 * SECOND)]
+
+
+def test_a_task_that_came_again_after_its_end_has_its_place_in_the_array() -> None:
+    """A soak found it: the scheduler stopped for good at the first fact of such an array."""
+    tasks = Tasks(2, dict.fromkeys(map(WorkloadId, ("7_10", "7_2", "7_0r1"))))
+    state = State(Cluster("c", (Pool("n", (NodeName("n0"),), 8),)), Budgets((Budget("red", WHOLE),)), Policy())
+    assert list(array_goes_on(state, tasks, 0)) == []
+    assert sorted(tasks.live, key=_index) == ["7_0r1", "7_2", "7_10"]

@@ -156,4 +156,5 @@ def array_goes_on(state: State, tasks: Tasks, now: Instant) -> Iterator[Event]:
 
 
 def _index(workload: WorkloadId) -> int:
-    return int(workload.rpartition("_")[2])
+    """Of a task; one of Slurm's that came again after its end is `12_3r1`."""
+    return int(workload.rpartition("_")[2].partition("r")[0])
