@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from mirab.control.ports import Journal
 from mirab.model.policy import Policy
@@ -15,44 +15,46 @@ from mirab.sim.engine import Replayed, replay
 from mirab.study.measures import Measures
 
 
-def replay_report(
-    trace: Trace,
-    policy: Policy,
-    *,
-    journals: Sequence[Journal] = (),
-    progress: Callable[[Instant], None] | None = None,
-    until: Instant | None = None,
-    finished: Callable[[Replayed], None] | None = None,
-) -> dict[str, Any]:
-    """Replay a trace under a policy; its report, with the `performance` of the replay.
+class Watching(TypedDict, total=False):
+    """What may be asked of a replay beside its measures.
 
-    Args:
-        journals: told of every decision beside the measures.
+    Attributes:
+        journals: told of every decision too.
         progress: called with the instant reached now and then.
         until: decide nothing after this instant.
         finished: told how the replay ended.
+    """
+
+    journals: Sequence[Journal]
+    progress: Callable[[Instant], None] | None
+    until: Instant | None
+    finished: Callable[[Replayed], None] | None
+
+
+def replay_report(trace: Trace, policy: Policy, **watching: Unpack[Watching]) -> dict[str, Any]:
+    """Replay a trace under a policy; its report, with the `performance` of the replay.
 
     Raises:
         ValueError: the trace's period ends before it starts, its node events name a node that the cluster does not
             have, or two workloads have one id.
     """
-    measures, cost = measure(trace, policy, journals=journals, progress=progress, until=until, finished=finished)
+    measures, cost = measure(trace, policy, **watching)
     return measures.report(cost)
 
 
-def measure(
-    trace: Trace,
-    policy: Policy,
-    *,
-    journals: Sequence[Journal] = (),
-    progress: Callable[[Instant], None] | None = None,
-    until: Instant | None = None,
-    finished: Callable[[Replayed], None] | None = None,
-) -> tuple[Measures, dict[str, Any]]:
+def measure(trace: Trace, policy: Policy, **watching: Unpack[Watching]) -> tuple[Measures, dict[str, Any]]:
     """The same before it is put into a report: everything that was counted, and what the replay cost."""
+    finished = watching.get("finished")
     measures = Measures(trace, policy)
     began = time.perf_counter()
-    done = replay(trace, policy, journals=(measures, *journals), progress=progress, until=until, attach=measures.attach)
+    done = replay(
+        trace,
+        policy,
+        journals=(measures, *watching.get("journals", ())),
+        progress=watching.get("progress"),
+        until=watching.get("until"),
+        attach=measures.attach,
+    )
     wall = time.perf_counter() - began
     if finished is not None:
         finished(done)

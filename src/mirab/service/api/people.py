@@ -43,9 +43,9 @@ def create_token(who: Annotated[Principal, needs("token.own")], parts: Service, 
     _check_right(who, wanted, grants)
     lifetime = parse_duration(wanted.expires_in) if wanted.expires_in is not None else None
     if wanted.local:
-        row = parts.tokens.grant_local(who, parts.live.now(), wanted.user, grants, lifetime, wanted.note)
+        row = parts.tokens.grant_local(who, parts.live.now(), wanted.user, grants, lifetime=lifetime, note=wanted.note)
         return TokenMade(**_fields(row))
-    secret, row = parts.tokens.issue(who, parts.live.now(), wanted.user, grants, lifetime, wanted.note)
+    secret, row = parts.tokens.issue(who, parts.live.now(), wanted.user, grants, lifetime=lifetime, note=wanted.note)
     return TokenMade(**_fields(row), token=secret)
 
 

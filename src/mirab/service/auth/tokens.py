@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 from mirab.model.records import AuditEntry, Grant, TokenRow, Write
 from mirab.model.units import Duration, Instant, UserName
@@ -19,6 +19,13 @@ PREFIX = "mirab_"
 LONGEST_TOKEN = 256
 LOCAL = "local user "
 """With a user's name, what stands in place of the hash where roles are a Unix user's: no token has such a hash."""
+
+
+class Terms(TypedDict, total=False):
+    """For how long roles are given (None = for good), and what for."""
+
+    lifetime: Duration | None
+    note: str
 
 
 class TokenStore(Protocol):
@@ -66,36 +73,24 @@ class TokenBook:
         return next((row for row in self._store.tokens() if row.id == token_id), None)
 
     def issue(
-        self,
-        who: Principal,
-        now: Instant,
-        user: str,
-        grants: Sequence[Grant],
-        lifetime: Duration | None = None,
-        note: str = "",
+        self, who: Principal, now: Instant, user: str, grants: Sequence[Grant], **terms: Unpack[Terms]
     ) -> tuple[str, TokenRow]:
         """A new token and its row."""
         secret = new_secret()
-        row = _row(who, now, user, grants, digest_of(secret), lifetime, note)
-        self._store.write([row, _entry(who, now, "token.create", row.id, "", describe(row), note)])
+        row = _row(who, now, user, grants, digest_of(secret), terms)
+        self._store.write([row, _entry(who, now, "token.create", row.id, "", describe(row), row.note)])
         return secret, row
 
     def grant_local(
-        self,
-        who: Principal,
-        now: Instant,
-        user: str,
-        grants: Sequence[Grant],
-        lifetime: Duration | None = None,
-        note: str = "",
+        self, who: Principal, now: Instant, user: str, grants: Sequence[Grant], **terms: Unpack[Terms]
     ) -> TokenRow:
         """Give a Unix user these roles over the socket, in place of those that they had."""
         known = self._store.token(local_digest(user))
-        row = _row(who, now, user, grants, local_digest(user), lifetime, note)
+        row = _row(who, now, user, grants, local_digest(user), terms)
         if known is not None:
             row = replace(row, id=known.id)
         before = describe(known) if known is not None and valid(known, now) else ""
-        self._store.write([row, _entry(who, now, "token.grant", row.id, before, describe(row), note)])
+        self._store.write([row, _entry(who, now, "token.grant", row.id, before, describe(row), row.note)])
         return row
 
     def revoke(self, who: Principal, now: Instant, row: TokenRow) -> TokenRow:
@@ -117,15 +112,8 @@ def first_admin_token(store: TokenStore, now: Instant) -> str | None:
     return secret
 
 
-def _row(
-    who: Principal,
-    now: Instant,
-    user: str,
-    grants: Sequence[Grant],
-    digest: str,
-    lifetime: Duration | None,
-    note: str,
-) -> TokenRow:
+def _row(who: Principal, now: Instant, user: str, grants: Sequence[Grant], digest: str, terms: Terms) -> TokenRow:
+    lifetime = terms.get("lifetime")
     return TokenRow(
         id=secrets.token_hex(6),
         digest=digest,
@@ -134,7 +122,7 @@ def _row(
         created_at=now,
         created_by=who.user,
         expires_at=None if lifetime is None else now + lifetime,
-        note=note,
+        note=terms.get("note", ""),
     )
 
 
