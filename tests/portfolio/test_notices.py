@@ -65,7 +65,7 @@ class Mail:
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
-                sender, to = "", []
+                sender, to = "", list[str]()
                 self._say("220 here")
                 while line := self.rfile.readline().decode().strip():
                     word = line[:4].upper()

@@ -55,6 +55,8 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "Decide about budgets": (
         ("budget", "Budgets as decisions: show, diff, set, log, blame, review, revert, push."),
         ("whatif", "Try other budgets, or an exception, on a log: who gains, who loses."),
+        ("advise", "What a log suggests: window, cap, margin, checkpoints, and who idles, loses and pays."),
+        ("outcome", "What was predicted beside what happened after a change."),
         ("except", "Exceptions to the rules, with an end: request, approve, refuse, revoke, list."),
         ("reserve", "GPUs for an account from a fixed time on."),
         ("rollout", "From observing to enforcing: only past the gates, or with an exception that ends."),
