@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,10 @@ from mirab.service.auth.rules import RULES, Scope
 from mirab.service.pages.site import ADDRESSES, ASSET
 from tests.api.stage import Stage, stage
 
-EXAMPLES = 12
+EXAMPLES = int(os.environ.get("MIRAB_TEST_FUZZ", "4"))
+"""For each operation, of data that fits its description and as many of data that does not: ``MIRAB_TEST_FUZZ=50 pytest
+tests/api/test_document.py`` looks further. With few, the forms that a fault was found with stand in tests of their own.
+"""
 
 
 @pytest.fixture(scope="module")

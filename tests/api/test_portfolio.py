@@ -68,3 +68,10 @@ def test_what_is_no_changeset_is_refused(service: Stage, body: dict[str, Any]) -
     answer = change(service, "adm", **body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["detail"]
+
+
+def test_a_share_of_more_than_there_is_is_refused_in_words(service: Stage) -> None:
+    wish = {"kind": "extra-share", "account": "vision/video", "reason": "a try", "lasts": "1d", "share": "890%"}
+    answer = ask(service, "adm", "POST", "/exceptions", **wish)
+    assert answer.status_code == 422, answer.text
+    assert "more than 100%" in answer.json()["detail"]

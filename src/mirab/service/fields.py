@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from mirab.model.units import DAY, parse_duration
+from mirab.model.units import DAY, parse_duration, parse_share
 
 LONGEST_DURATION = 3_660 * DAY
 """Ten years: longer is a typing error."""
@@ -52,6 +52,11 @@ def _bounded(text: str) -> str:
     return text
 
 
+def _of_a_whole(text: str) -> str:
+    parse_share(text)
+    return text
+
+
 DurationText = Annotated[
     str,
     text(64, DURATION_PATTERN, example="15m"),
@@ -79,7 +84,10 @@ SignalText = Annotated[
 ]
 _SHARE = r"^[0-9]{1,3}(\.[0-9]{1,7})?%$"
 ShareText = Annotated[
-    str, text(32, _SHARE, example="12.5%"), written(_SHARE, "is not a share: write a percentage such as 12.5%")
+    str,
+    text(32, _SHARE, example="12.5%"),
+    written(_SHARE, "is not a share: write a percentage such as 12.5%"),
+    AfterValidator(_of_a_whole),
 ]
 _USER = r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$"
 UserText = Annotated[
