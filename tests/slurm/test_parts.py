@@ -16,6 +16,7 @@ from mirab.backends.slurm.plugin import plugin_text
 from mirab.backends.slurm.records import SlurmJob, SlurmNode
 from mirab.backends.slurm.rules import Judgement
 from mirab.backends.slurm.runner import ReadOnlyRunner, Runner, SlurmCommandError
+from mirab.cli import jobs
 from mirab.core.state import State
 from mirab.logs.clusterfile import read_cluster_file
 from mirab.model.accounts import Budget, Budgets
@@ -27,6 +28,7 @@ from mirab.model.resources import Allocation, Cluster, Pool, Shape
 from mirab.model.units import HOUR, MINUTE, SECOND, WHOLE, AccountPath, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
 from mirab.service.advice import AGREED, LATER, NEVER, UNADVISED, compared
+from mirab.service.desk.arrays import parse_ids
 from mirab.service.desk.book import Tasks
 from mirab.service.desk.followers import _index, array_goes_on
 
@@ -232,3 +234,8 @@ def test_a_task_that_came_again_after_its_end_has_its_place_in_the_array() -> No
     state = State(Cluster("c", (Pool("n", (NodeName("n0"),), 8),)), Budgets((Budget("red", WHOLE),)), Policy())
     assert list(array_goes_on(state, tasks, 0)) == []
     assert sorted(tasks.live, key=_index) == ["7_0r1", "7_2", "7_10"]
+
+
+@pytest.mark.parametrize("name", ["5r1", "258_0r12", "258_0", "5"])
+def test_a_job_that_came_again_has_a_name_that_people_can_say(name: str) -> None:
+    assert parse_ids(name, 100) == [name] == jobs.parse_ids([name])

@@ -21,7 +21,7 @@ SHORT = {
 """squeue's codes; RJ, which it does not have, is a job that can never run as asked."""
 PAGE = 500
 _TASKS = re.compile(r"(\d{1,18})_\[([\d,-]+)\]", re.ASCII)
-_ID = re.compile(r"\d{1,18}(_\d{1,9})?", re.ASCII)
+_ID = re.compile(r"\d{1,18}(_\d{1,9})?(r\d{1,9})?", re.ASCII)
 MOST_TASKS = 100_000
 
 

@@ -11,6 +11,7 @@ from mirab.service.desk.errors import DeskError, invalid
 LARGEST_INDEX = 999_999
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _LIMIT = re.compile(r"\d{1,9}")
+_AGAIN = re.compile(r"\d{1,18}(?:_\d{1,9})?r\d{1,9}")
 _WHOLE = re.compile(r"(\d{1,18})(?:_(?:(\d{1,9})|\[([^\]]*)\]))?")
 
 
@@ -77,11 +78,13 @@ def array_of(workload: WorkloadId) -> WorkloadId | None:
 
 
 def parse_ids(text: str, most: int) -> list[WorkloadId]:
-    """The ids of ``12``, ``12_3`` or ``12_[0-3,7]``.
+    """The ids of ``12``, ``12_3`` or ``12_[0-3,7]``, or of one of Slurm's that came again after its end, ``12r1``.
 
     Raises:
         DeskError: it is no id.
     """
+    if _AGAIN.fullmatch(text.strip()):
+        return [WorkloadId(text.strip())]
     match = _WHOLE.fullmatch(text.strip())
     if match is None:
         raise invalid(f"{text[:80]!r} is not the id of a job: write 12, 12_3 or 12_[0-3,7]")
