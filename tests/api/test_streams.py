@@ -21,7 +21,7 @@ from mirab.model.units import RunId, WorkloadId
 from mirab.service.api.bus import Bus, TooManyStreamsError
 from mirab.service.api.ports import ApiSettings
 from mirab.service.api.stream import DROPPED, Filter, events
-from mirab.service.api.told import iso, told
+from mirab.service.api.told import Told, iso, told
 from tests.api.stage import PATIENCE, Stage, stage
 from tests.examples import examples
 from tests.service.house import BUDGETS
@@ -104,6 +104,17 @@ def test_the_journal_from_its_beginning_is_told_in_order_and_once(own_service: S
     for job in made:
         mine = [each.data["what"] for each in story if each.data.get("job") == job]
         assert mine == ["submitted", "starting", "started", "ended"]
+
+
+def test_news_that_stand_in_no_record_are_told_to_whom_they_concern(service: Stage) -> None:
+    made = service.submit()["id"]
+    news = Told("job", {"job": made, "what": "no-progress"}, made)
+    with listening(service, account="vision") as heard, listening(service, account="llm") as elsewhere:
+        service.parts.bus.say(news)
+        assert until(heard, "no-progress", made).id is None, "there is nothing to resume after"
+        last = service.submit("eve", account="llm")["id"]
+        first = next(elsewhere)
+        assert (first.data["job"], first.data["what"]) == (last, "submitted")
 
 
 def test_one_may_listen_to_one_job_or_one_account(service: Stage) -> None:

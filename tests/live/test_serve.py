@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -90,6 +93,22 @@ def test_the_token_is_shown_once_and_never_in_a_structured_line(service: LocalSe
             assert client.get("/whoami")["grants"][0]["role"] == "admin"
     finally:
         end(again)
+
+
+def test_a_run_without_progress_is_told_to_those_who_listen(service: LocalService) -> None:
+    connection = http.client.HTTPConnection("localhost", timeout=PATIENCE)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(service.address.place)
+    connection.request("GET", "/api/v1/events")
+    stream = connection.getresponse()
+    number = submit(service, "sleep 600", progress="1s")
+    for line in stream:
+        if b'"no-progress"' in line:
+            break
+    told = json.loads(line.removeprefix(b"data: "))
+    assert (told["job"], told["run"], told["account"]) == (number, f"{number}.1", "everyone")
+    assert "has shown no checkpoint for" in told["why"]
+    connection.close()
 
 
 def test_runs_outlive_the_service_and_are_found_again(service: LocalService) -> None:

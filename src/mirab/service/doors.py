@@ -18,6 +18,7 @@ from mirab.service.api.app import create_app
 from mirab.service.api.parts import Parts
 from mirab.service.api.ports import ApiSettings
 from mirab.service.api.server import ApiServer, address_of, listening, names_of_this_host
+from mirab.service.api.told import Told, iso
 from mirab.service.auth.authenticate import Authenticator, LocalUsers
 from mirab.service.auth.sessions import Sessions, kept_key
 from mirab.service.auth.tokens import first_admin_token, is_local, valid
@@ -27,6 +28,7 @@ from mirab.service.garbage import Garbage
 from mirab.service.noticefile import read_receivers
 from mirab.service.notices import Notices
 from mirab.service.runtime import LiveEngine, Service
+from mirab.service.views.squatters import Silence
 from mirab.service.watch import StoreWatch
 from mirab.store import Store
 
@@ -123,7 +125,7 @@ def parts_of(service: Service) -> Parts:
     config, live, store = service.config, service.live, service.store
     service.desk.portfolio.trials.folder = config.state_dir / "whatif"
     names = tuple(names_of_this_host()) if config.beyond_loopback else ()
-    return Parts(
+    parts = Parts(
         desk=service.desk,
         views=service.views,
         live=live,
@@ -137,6 +139,15 @@ def parts_of(service: Service) -> Parts:
         sessions=Sessions(kept_key(config.state_dir)),
         reports=config.state_dir / "reports",
     )
+    service.views.watch.on_flag.append(lambda silence: parts.bus.say(no_progress(silence, live.now())))
+    return parts
+
+
+def no_progress(silence: Silence, now: int) -> Told:
+    """The event of a run that has shown no sign of progress for longer than it declared."""
+    data = {"at": iso(now), "job": silence.workload, "what": "no-progress", "run": silence.run_id,
+            "account": silence.account, "user": silence.user, "why": silence.flag(now)}  # fmt: skip
+    return Told("job", data, silence.workload)
 
 
 def local_users_of(config: ServeConfig) -> LocalUsers:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.service.api.ports import ApiSettings, LivePort
-from mirab.service.api.told import touched
+from mirab.service.api.told import Told, touched
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -31,16 +31,16 @@ class TooManyStreamsError(Exception):
 
 
 class Listener:
-    """A bounded queue for one stream; None in it = the service stops.
+    """A bounded queue for one stream of records, and of news that stand in none; None in it = the service stops.
 
     `behind`: it was too slow, and what followed is not in the queue.
     """
 
     def __init__(self, size: int) -> None:
-        self.queue: asyncio.Queue[Record | None] = asyncio.Queue(size)
+        self.queue: asyncio.Queue[Record | Told | None] = asyncio.Queue(size)
         self.behind = False
 
-    def put(self, record: Record | None) -> None:
+    def put(self, record: Record | Told | None) -> None:
         try:
             self.queue.put_nowait(record)
         except asyncio.QueueFull:
@@ -123,24 +123,33 @@ class Bus:
         """Called in the decider's thread."""
         self._call(Record(seq, tuple(facts), plan))
 
-    def _call(self, record: Record | None) -> None:
+    def say(self, news: Told) -> None:
+        """Tell those who listen now what no record says. From any thread."""
+        self._call(news)
+
+    def _call(self, record: Record | Told | None) -> None:
         with self._lock:
             loops = list(dict.fromkeys([*self._listeners, *self._waiters]))
         for loop in loops:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._deliver, loop, record)
 
-    def _deliver(self, loop: AbstractEventLoop, record: Record | None) -> None:
+    def _deliver(self, loop: AbstractEventLoop, record: Record | Told | None) -> None:
         """Called in the event loop."""
         with self._lock:
             listeners = list(self._listeners.get(loop, ()))
             jobs = self._waiters.get(loop, {})
-            about = list(jobs) if record is None else [*touched(record.facts, record.plan)] if jobs else []
+            about = list(jobs) if record is None else _about(record) if jobs else []
             woken = [event for job in about for event in jobs.get(job, ())]
         for listener in listeners:
             listener.put(record)
         for event in woken:
             event.set()
+
+
+def _about(news: Record | Told) -> list[str]:
+    """The jobs that waiters may want to look at again."""
+    return [*touched(news.facts, news.plan)] if isinstance(news, Record) else []
 
 
 def _drop(held: dict[K, list[V]], key: K, value: V) -> None:

@@ -42,7 +42,11 @@ async def stream_events(
         ),
     ] = None,
 ) -> StreamingResponse:
-    """Server-sent events `job`, `node`, `budget` and `decision`. A stream that cannot keep up is ended: come back."""
+    """Server-sent events `job`, `node`, `budget` and `decision`. A stream that cannot keep up is ended: come back.
+
+    A job that has shown no sign of progress for longer than it declared is told as `no-progress`, without a number:
+    that stands in no record, and who comes later asks for `/squatters`.
+    """
     check_places(parts)
     after = int(last_event_id) if last_event_id is not None else None
     wanted = Filter(parts.store, job, account or None)

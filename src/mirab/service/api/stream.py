@@ -31,10 +31,13 @@ class Filter:
 
     def wanted(self, record: Record) -> list[Told]:
         """May look jobs up in the store: not for the event loop."""
-        found = told(record.seq, record.facts, record.plan)
+        return [each for each in told(record.seq, record.facts, record.plan) if self.wants(each)]
+
+    def wants(self, news: Told) -> bool:
+        """May look a job up in the store."""
         if self._job is None and self._account is None:
-            return found
-        return [each for each in found if each.job is not None and self._of_interest(each.job)]
+            return True
+        return news.job is not None and self._of_interest(news.job)
 
     def _of_interest(self, job: str) -> bool:
         if self._job is not None and job != self._job:
@@ -94,7 +97,9 @@ async def _coming(
             continue
         if record is None:
             return
-        if record.seq > sent:
+        if isinstance(record, Told):
+            yield await run_sync(_said, wanted, record)
+        elif record.seq > sent:
             sent = record.seq
             yield await run_sync(_written, wanted, record)
 
@@ -108,8 +113,16 @@ def _written(wanted: Filter, record: Record) -> bytes:
     return b"".join(_lines(wanted.wanted(record), record.seq))
 
 
+def _said(wanted: Filter, news: Told) -> bytes:
+    """News that stand in no record, and so have no number to resume after."""
+    return _event(news) if wanted.wants(news) else b""
+
+
 def _lines(found: list[Told], seq: int) -> Iterator[bytes]:
     for number, each in enumerate(found, 1):
-        data = json.dumps(each.data, ensure_ascii=True, allow_nan=False)
-        mark = f"id: {seq}\n" if number == len(found) else ""
-        yield f"{mark}event: {each.kind}\ndata: {data}\n\n".encode("ascii")
+        yield _event(each, f"id: {seq}\n" if number == len(found) else "")
+
+
+def _event(news: Told, mark: str = "") -> bytes:
+    data = json.dumps(news.data, ensure_ascii=True, allow_nan=False)
+    return f"{mark}event: {news.kind}\ndata: {data}\n\n".encode("ascii")
