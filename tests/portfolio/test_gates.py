@@ -12,9 +12,10 @@ from mirab.logs.errors import LogError
 from mirab.model.policy import POLICIES
 from mirab.model.units import DAY, HOUR
 from mirab.sim.synthetic import SynthOptions, synthesize
+from mirab.study.catalogue import BY_KEY
 from mirab.study.gatekeeping import Judged, all_failures, broken, judgement, kept
 from mirab.study.gates import Finding, findings
-from mirab.study.gatesfile import FIVE, SPECIAL, Gates, parse_gates
+from mirab.study.gatesfile import FIVE, SPECIAL, Gates, kind_of, parse_gates
 from mirab.study.owed import Leaf
 from mirab.study.replays import replay_report
 from mirab.study.sustained import sustained
@@ -77,6 +78,37 @@ def worse(name: str) -> dict[str, Any]:
 def test_every_gate_has_a_replay_in_which_it_fails(name: str) -> None:
     found = judged(f"gates: {{{name}: {WORSE[name][0] or '{}'}}}", worse(name))
     assert [finding for finding in found if not finding.met]
+
+
+@pytest.mark.parametrize("key", sorted(set(BY_KEY) - set(SPECIAL)))
+def test_every_measure_is_a_gate_that_can_fail(key: str) -> None:
+    """Each has a replay that is within the limit and one that is beyond it, on both sides."""
+    kind = kind_of(key)
+    assert kind is not None and kind.needs
+    low, high = {"ratio": ("10%", "90%"), "span": ("10s", "90s"), "count": ("10", "90")}[kind.unit]
+    value = {"ratio": 0.5, "span": 50.0, "count": 50}[kind.unit]
+    told = with_measure(key, value)
+    for text, met in ((f"at_least: {low}", True), (f"at_least: {high}", False),
+                      (f"at_most: {high}", True), (f"at_most: {low}", False)):  # fmt: skip
+        (found,) = judged(f"gates: {{{key}: {{{text}}}}}", told)
+        assert (found.met, found.value) == (met, value), (key, text, found)
+
+
+def with_measure(key: str, value: float) -> dict[str, Any]:
+    """The report with one measure of this value (of a count of something, this part of it)."""
+    told, measure = deepcopy(report()), BY_KEY[key]
+    if measure.of:
+        _put(told["metrics"], measure.of, 100)
+        value = value * 100
+    _put(told["metrics"], key, value)
+    return told
+
+
+def _put(table: dict[str, Any], key: str, value: float) -> None:
+    *above, last = key.split(".")
+    for part in above:
+        table = table.setdefault(part, {})
+    table[last] = value
 
 
 def test_every_check_is_among_them() -> None:
