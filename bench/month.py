@@ -21,8 +21,8 @@ from mirab.model.trace import Trace
 from mirab.model.units import DAY, MINUTE, SECOND, Duration, Instant, WorkloadId
 from mirab.model.workloads import Arrival
 from mirab.service.recover import Beginning, Wanted, recover
-from mirab.sim.backend import SimBackend
-from mirab.sim.engine import SimClock, SimOptions, drive
+from mirab.sim.backend import SimBackend, SimClock, SimOptions
+from mirab.sim.engine import drive
 from mirab.sim.synthetic import SynthOptions, synthesize
 from mirab.store import Store, open_store
 

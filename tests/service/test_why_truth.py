@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from mirab.core.state import State
+from mirab.model.accounts import Budget
 from mirab.model.events import (
+    BudgetsChanged,
     Event,
     NodeUp,
     Outcome,
@@ -31,6 +33,9 @@ from tests.worlds import PERIOD, draw_world
 
 NAMES_ITS_WAY = ("BehindOwn", "BlockedBehind", "HoldTaken", "SavingUp")
 """Reasons that name the jobs (or the reservation) that are in the way."""
+CAPPED = ("GangTooLarge", "AtCap")
+CAPS = ("gpus_max", "gang_gpus_max")
+"""Reasons that name a cap of a budget, and the budget's own fields for it."""
 RESERVED = "reservation:"
 
 
@@ -58,7 +63,20 @@ def facts_that_remove(state: State, blocker: Blocker, workload: str) -> list[Eve
             for run in state.runs.values()
             if run.workload.id in blocker.removes
         ]
+    if blocker.reason["type"] in CAPPED:
+        return [*uncapped(state), *alone(state, workload)]
     return alone(state, workload)
+
+
+def uncapped(state: State) -> list[Event]:
+    """The budgets allow as much as anybody asks for."""
+
+    def free(budget: Budget) -> Budget:
+        lifted = {name: None for name in CAPS if getattr(budget, name, None) is not None}
+        return replace(budget, children=tuple(map(free, budget.children)), **lifted)  # type: ignore[arg-type]
+
+    budgets = replace(state.budgets, roots=tuple(map(free, state.budgets.roots)))
+    return [BudgetsChanged(state.now, budgets)] if budgets != state.budgets else []
 
 
 def gone(state: State, name: str) -> Event:
@@ -103,9 +121,10 @@ def check(seed: int, state: State, told: Counter[str]) -> None:
             about = blocker.about or workload
             after = decided(frozen, now, about, facts_that_remove(state, blocker, about))
             assert after["decision"] == "start" or after["reason"] != blocker.reason, (seed, workload, blocker, after)
-        after = decided(frozen, now, workload, alone(state, workload))
+        everything = [*uncapped(state), *alone(state, workload)]
+        after = decided(frozen, now, workload, everything)
         if after["decision"] == "wait" and after["reason"].get("type") == "HeadroomKept":
-            after = decided(frozen, now, f"{workload}~", [*alone(state, workload), *with_a_minimum(state, workload)])
+            after = decided(frozen, now, f"{workload}~", [*everything, *with_a_minimum(state, workload)])
         assert after["decision"] == "start", (seed, workload, named, after)
 
 

@@ -291,7 +291,7 @@ class _Reader:
         if not self.over:
             self._now = max(now, self._now)
         if self._waiting:
-            self._waits[-1].end(self._now, "the record ends")
+            self._waits[-1].end(self._now, "now" if now else "the record ends")
         waits = [wait.json() for wait in self._waits]
         ran = [self._ran(run) for run in self._runs]
         lost = [run["lost_slot_h"] for run in self._runs if run.get("lost_slot_h") is not None]

@@ -115,6 +115,7 @@ def _wait_end(end: str) -> str:
         "gave up": "then its user gave up",
         "rejected": "and was rejected",
         "the record ends": "and still waits where the record ends",
+        "now": "and still waits",
     }.get(end, f"then {end}")
 
 

@@ -276,6 +276,11 @@ def _naming(subject: str) -> str:
     return rf"(?<![\w/.-]){re.escape(subject)}(?![\w-])"
 
 
+def _written(subject: str) -> tuple[str, ...]:
+    """How a record writes a name: where it stands nowhere, no sentence of the record is about it."""
+    return tuple(dict.fromkeys((subject, json.dumps(subject)[1:-1])))
+
+
 Fetch: TypeAlias = Callable[[int | None, int], list[tuple[int, str, str]]]
 """Records before a number, so many of them, the newest first."""
 
@@ -285,11 +290,14 @@ def page(fetch: Fetch, teller: Teller, before: int | None, limit: int, topics: S
     """The newest entries before a record, and where to go on; a search looks through `SCANNED_MOST` records at most."""
     found: list[Part] = []
     scanned = 0
+    written = _written(mentioning) if mentioning else ()
     while len(found) < limit and scanned < SCANNED_MOST:
         size = min(AT_ONCE, max(limit - len(found), 20))
         records = fetch(before, size)
         for seq, facts, plan in records:
             before, scanned = seq, scanned + 1
+            if written and not any(form in facts or form in plan for form in written):
+                continue
             told = entry(seq, facts, plan, teller, topics, mentioning)
             if told is not None:
                 found.append(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 
 from mirab.core.shares import Account, parting
 from mirab.core.state import State
@@ -67,11 +68,14 @@ def _standing(state: State, leaf: Account, now: Instant, mine: bool = False) -> 
 def level_at(state: State, mine: Account, first: Account, now: Instant, steps: Iterable[Instant]) -> Instant | None:
     """When `mine` stands no higher than `first` where their paths part, if all that runs goes on and nothing else does.
 
-    On a copy: time passes in it. None = not at any of the steps.
+    On a copy: time passes in it. None = not within the steps. Between two of them the ratios go straight.
     """
     ours, theirs = parting(mine, first)
+    before, above = now, ours.ratio(now) - theirs.ratio(now)
     for at in steps:
         state.advance(at)
-        if ours.ratio(at) <= theirs.ratio(at):
-            return at
+        over = ours.ratio(at) - theirs.ratio(at)
+        if over <= 0:
+            return at if not 0 < above < inf else before + round((at - before) * above / (above - over))
+        before, above = at, over
     return None

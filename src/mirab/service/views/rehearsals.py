@@ -20,7 +20,7 @@ from mirab.study.formats import Names
 
 SHORTER: tuple[Duration, ...] = (HOUR, 15 * MINUTE, 0)
 """Minimums that are tried, where they are shorter than what was asked."""
-STEP: Duration = 10 * MINUTE
+STEP: Duration = HOUR
 LONGEST_COPY = 10
 
 
@@ -49,8 +49,8 @@ def ask_anew(state: State, queue: Queue) -> None:
     state.unexplained[queue] = None
 
 
-def _now(state: State, now: Instant, pending: Pending) -> dict[str, Any]:
-    """What the head of its queue would get from a decision at this moment."""
+def _now(state: State, now: Instant, pending: Pending) -> Copy:
+    """In a copy: what the head of its queue would get from a decision at this moment."""
     queue = pending.queue
     assert queue is not None
     head = queue.head.workload.id
@@ -59,31 +59,40 @@ def _now(state: State, now: Instant, pending: Pending) -> dict[str, Any]:
         ask_anew(state, queue)
         return rehearsed(state, now, head, ())
 
-    found: dict[str, Any] = Copy(work, LONGEST_COPY).result()
-    return {"decision": found["decision"], "reason": found["reason"]}
+    return Copy(work, LONGEST_COPY)
 
 
 def looked(state: State, now: Instant, workload: WorkloadId, first: str | None, names: Names) -> dict[str, Any]:
-    """In a copy of the process: what it and its variants would get, and when the account is level with the first."""
+    """In a copy of the process: what it and its variants would get, and when the account is level with the first.
+
+    All are worked out at the same time, each in a copy of that copy.
+    """
     pending = state.pending.get(workload)
     if pending is None or pending.queue is None:
         return {"level_at": None, "whatif": [], "now": None}
     present = _now(state, now, pending)
-    found = [
-        {"change": words, **_tried(state, now, pending.workload, shape)}
-        for words, shape in variants(pending.workload.shape, names)
+    tried = [
+        (words, _tried(state, now, pending.workload, shape)) for words, shape in variants(pending.workload.shape, names)
     ]
     level = None
     if first is not None:
         steps = range(now + STEP, now + state.policy.window + 1, STEP)
         accounts = pending.queue.user.account, state.accounts[first]  # type: ignore[index]
         level = level_at(state, *accounts, now, steps)
-    return {"level_at": level, "whatif": found, "now": present}
+    return {
+        "level_at": level,
+        "whatif": [{"change": words, **_decided(copy)} for words, copy in tried],
+        "now": _decided(present),
+    }
 
 
-def _tried(state: State, now: Instant, workload: Workload, shape: Shape) -> dict[str, Any]:
-    """The same workload, as old as it is, with another shape."""
+def _tried(state: State, now: Instant, workload: Workload, shape: Shape) -> Copy:
+    """In a copy: the same workload, as old as it is, with another shape."""
     other = replace(workload, id=WorkloadId(f"{workload.id}~"), shape=shape)
     facts = (WorkloadCancelled(now, workload.id), WorkloadSubmitted(now, other))
-    found: dict[str, Any] = Copy(lambda: rehearsed(state, now, other.id, facts), LONGEST_COPY).result()
+    return Copy(lambda: rehearsed(state, now, other.id, facts), LONGEST_COPY)
+
+
+def _decided(copy: Copy) -> dict[str, Any]:
+    found: dict[str, Any] = copy.result()
     return {"decision": found["decision"], "reason": found["reason"]}

@@ -84,19 +84,28 @@ async function refresh() {
       stream.open();
       drawFrame();
     }
+    if (shown === null && route.page.quick) {
+      arrived(asking, await route.page.quick({ ...route, me }));
+    }
     const data = await route.page.load({ ...route, me });
-    if (asking === visit) {
-      shown = data;
-      draw();
-      if (route.page.again?.(data)) {
-        later(FRESH_EVERY);
-      }
+    if (arrived(asking, data) && route.page.again?.(data)) {
+      later(FRESH_EVERY);
     }
   } catch (problem) {
     if (asking === visit) {
       failed(problem);
     }
   }
+}
+
+/** Draw it, unless the reader has gone elsewhere meanwhile; whether that was done. */
+function arrived(asking, data) {
+  if (asking !== visit) {
+    return false;
+  }
+  shown = data;
+  draw();
+  return true;
 }
 
 function draw() {

@@ -10,7 +10,16 @@ import { whenView, whyView } from "/assets/why.js";
 
 const STORY = 100;
 
-export default { title: (data) => `Job ${data.job.id}`, load, view };
+export default { title: (data) => `Job ${data.job.id}`, load, quick, view };
+
+/** What is recorded alone: shown while the scheduler is run for the rest. */
+async function quick({ name }) {
+  const at = `jobs/${encodeURIComponent(name)}`;
+  const job = await get(at);
+  const [story, why] = await Promise.all([
+    get("chronicle", { about: job.id, limit: STORY }), getIfThere(`${at}/why`, { whatif: "false" })]);
+  return { job, story, why, when: null, working: job.state === "PENDING" };
+}
 
 async function load({ name }) {
   const at = `jobs/${encodeURIComponent(name)}`;
@@ -21,12 +30,12 @@ async function load({ name }) {
   return { job, story, why, when };
 }
 
-function view({ job, story, why, when }, { width }) {
+function view({ job, story, why, when, working }, { width }) {
   return el("div", null,
     el("h1", null, `Job ${job.id}`, job.name ? el("span", { class: "name" }, ` ${job.name}`) : null),
     el("p", { class: "lede" }, state(job.state, Boolean(job.started_at)), told(job, why)),
     job.progress_flag ? el("p", { class: "problem" }, job.progress_flag) : null,
-    whyView(why, job), whenView(when),
+    whyView(why, job), working ? section("When it will start", note("The scheduler is being run forward ...")) : whenView(when),
     section("What it is", facts(described(job))),
     section("Line of time", attempts(job, width),
       job.runs.length ? table("Attempts", COLUMNS, job.runs.map((run) => attempt(run)))

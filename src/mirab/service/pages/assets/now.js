@@ -1,12 +1,20 @@
 // Now: the four measures, the nodes as a picture, what is kept for whom, and who runs what.
 
-import { get } from "/assets/api.js";
+import { get, getIfThere } from "/assets/api.js";
 import { el } from "/assets/dom.js";
 import { count, hours, percent, plural, span } from "/assets/format.js";
 import { legend, tiles } from "/assets/nodepicture.js";
 import { accountLink, address, bar, empty, jobLink, link, nodeLink, note, section, table, time } from "/assets/parts.js";
 
-export default { title: () => "Now", load: () => get("now"), view };
+const SILENT_MOST = 20;
+
+export default { title: () => "Now", load, view };
+
+async function load() {
+  const now = await get("now");
+  const silent = now.silent_runs ? await getIfThere("squatters") : null;
+  return { ...now, silent: silent?.runs ?? [] };
+}
 
 function view(now) {
   return el("div", null,
@@ -16,7 +24,8 @@ function view(now) {
       now.pyramid.map(level)),
     nodesSection(now),
     now.holds.length ? holds(now) : null,
-    people(now));
+    people(now),
+    now.silent.length ? silent(now.silent) : null);
 }
 
 function lede(now) {
@@ -131,6 +140,18 @@ function holds(now) {
 function listed(nodes) {
   const shown = nodes.slice(0, 6).flatMap((name, place) => (place ? [", ", nodeLink(name)] : [nodeLink(name)]));
   return nodes.length > 6 ? [...shown, ` and ${count(nodes.length - 6)} more`] : shown;
+}
+
+/** Runs that hold GPUs without a sign of progress, the worst first. */
+function silent(runs) {
+  const columns = [{ name: "Job", lead: true }, { name: "User" }, { name: "Account" }, { name: "GPUs", right: true },
+    { name: "Held since the last sign", right: true }, { name: "What is missed", wide: true }];
+  const rows = runs.slice(0, SILENT_MOST).map((run) => ({ key: run.run, cells: [
+    jobLink(run.job), link(address("/queue", { user: run.user }), run.user), accountLink(run.account), count(run.gpus),
+    `${hours(run.gpu_hours)} GPU-h in ${span(run.silent_s)}`, run.flag] }));
+  const more = runs.length - SILENT_MOST;
+  return section("Silent runs", table("Runs without a sign of progress", columns, rows),
+    more > 0 ? note(`and ${count(more)} more: mirab squatters lists them all.`) : null);
 }
 
 // --- people ----------------------------------------------------------------------------------------------------------
