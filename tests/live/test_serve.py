@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,6 +127,22 @@ def test_runs_outlive_the_service_and_are_found_again(service: LocalService) -> 
         assert (service.folder / f"mirab-{number}.out").read_text() == "done\n"
     finally:
         end(again)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as others")
+def test_who_has_no_account_here_runs_as_the_one_that_was_named_for_them() -> None:
+    with tempfile.TemporaryDirectory(prefix="mirab-t-") as name:
+        os.chmod(name, 0o755)
+        with local_service(Path(name) / "state", "--pretend-gpus", "1", "--run-as", "nobody") as service:
+            with service.client() as client:
+                made = client.post("/tokens", {"user": "ghost", "grants": [{"role": "researcher"}]})
+            script = 'test "$(id -un)" = nobody && test "$(id -Gn)" = "$(id -gn)" && exit 7'
+            body = {"argv": ["/bin/sh", "-c", script], "cwd": "/", "output": "/dev/null", "gpus_per_node": 1}
+            with service.client(made["token"]) as client:
+                number = client.post("/jobs", body, key=new_key())["ids"][0]
+            until(in_state(service, number, "FAILED"))
+            found = job(service, number)
+            assert (found["user"], found["exit_code"]) == ("ghost", 7)
 
 
 def test_stopping_does_not_wait_for_those_who_only_listen(service: LocalService) -> None:

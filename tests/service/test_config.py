@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from dataclasses import fields
 from pathlib import Path
 
@@ -23,6 +25,13 @@ def test_without_a_word_it_is_for_this_machine_only() -> None:
     assert config.db == "sqlite:////tmp/mirab-state/mirab.db"
     assert config.socket == Path("/tmp/mirab-state/mirab.sock")
     assert config.backend == "local"
+
+
+def test_whoever_stands_in_for_others_is_a_user_here() -> None:
+    own = pwd.getpwuid(os.geteuid()).pw_name
+    assert loaded(run_as=own).run_as == own
+    with pytest.raises(ConfigError, match="no user of this machine"):
+        loaded(run_as="no such user")
 
 
 def test_a_flag_beats_the_environment_which_beats_the_file(tmp_path: Path) -> None:

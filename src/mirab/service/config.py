@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mirab.logs.yamltree import read_yaml
 from mirab.model.units import DAY, SECOND, Duration, format_duration, parse_duration
+from mirab.service.desk.identity import unix_user
 from mirab.service.logs import FORMS, LEVELS
 
 SOCKET = "mirab.sock"
@@ -84,6 +85,9 @@ SETTINGS: tuple[Setting, ...] = (
             "The longest that an exception or a reservation may last."),
     Setting("notices", "FILE", "MIRAB_NOTICES", "",
             "Who is told of what by webhook, Slack or e-mail (YAML). Default: nobody is told anything."),
+    Setting("run_as", "USER", "MIRAB_RUN_AS", "",
+            "As which user of this machine a service of root runs the jobs of people who have no account here, as in a "
+            "container. Default: such jobs are refused."),
     Setting("wait", "DURATION", "MIRAB_WAIT", "10s",
             "How long to wait for another service on the same store to end, before this one decides."),
     Setting("hosts", "NAME,...", "MIRAB_HOSTS", "",
@@ -121,6 +125,7 @@ class ServeConfig:
     observe: bool = False
     slurm_config: Path | None = None
     notices: Path | None = None
+    run_as: str = ""
     health_check: str = ""
     health_every: float = 60.0
     repair_command: str = ""
@@ -205,6 +210,15 @@ class Stated:
         except ValueError as error:
             raise self.wrong(str(error)) from error
 
+    def user(self) -> str:
+        """A user of this machine whose jobs this process could run; "" = none is named."""
+        if self.text:
+            try:
+                unix_user(self.text)
+            except ValueError as error:
+                raise self.wrong(str(error)) from error
+        return self.text
+
     def seconds(self, most: int, because: str) -> float:
         try:
             span = parse_duration(self.text)
@@ -242,6 +256,7 @@ def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeC
         notices=Path(get("notices").text).absolute() if get("notices").text else None,
         coalesce=get("coalesce").seconds(60, "else nobody gets an answer"),
         exception_longest=get("exception_longest").seconds(LONGEST_WAIT, "which is ten years"),
+        run_as=get("run_as").user(),
         wait=get("wait").seconds(LONGEST_WAIT, "which is ten years"),
         hosts=tuple(name.strip() for name in get("hosts").text.split(",") if name.strip()),
         local_users=get("local_users").choice(LOCAL_USERS),

@@ -303,6 +303,7 @@ def _put_together(
     config: ServeConfig, store: Store, clock: LiveClock, found: Recovered, wrap: Callable[[LiveEngine], LiveEngine]
 ) -> Service:
     from mirab.service.desk.desk import Desk
+    from mirab.service.desk.identity import run_as, unix_user
     from mirab.service.views import Views
 
     live = Live(store, found.state, clock, found.intents)
@@ -310,7 +311,12 @@ def _put_together(
     store.on_trouble = lambda text: _store_trouble(live, text)
     engine = wrap(_engine(config, live, found))
     metrics = Metrics(live)
-    desk = Desk(live, submit_there=SUBMIT_THERE if config.backend == "slurm" else "")
+    stand_in = unix_user(config.run_as) if config.run_as else None
+    desk = Desk(
+        live,
+        run_as=lambda who: run_as(who, stand_in),
+        submit_there=SUBMIT_THERE if config.backend == "slurm" else "",
+    )
     desk.portfolio.exceptions.longest = round(config.exception_longest * SECOND)
     if config.backend == "slurm":
         from mirab.service.slurm import read_slurm_settings
