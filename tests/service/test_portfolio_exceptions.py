@@ -20,6 +20,7 @@ from mirab.service.desk.cases import Case
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.exceptions import Wish, payers
 from mirab.service.views.portfolio import cost
+from tests.examples import examples
 from tests.service.house import ADA, BUDGETS, EVE, MIA, ROOT, Bench, nodes
 
 ZOE = Principal("zoe", (Grant("admin", ""),), "10.0.0.9")
@@ -188,12 +189,16 @@ def test_a_reservation_that_cannot_be_promised_comes_back_with_its_sentence(benc
 
 
 @given(chance=st.randoms(use_true_random=False))
-@settings(max_examples=12, deadline=None)
-def test_a_reservation_approved_in_time_is_met(chance: Random, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whatever runs and comes: at its begin plus the notice its nodes are free of everybody else's charged work."""
+@settings(max_examples=examples(40), deadline=None)
+def test_a_reservation_approved_the_cap_and_the_notice_ahead_is_met(
+    chance: Random, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever runs, came before and comes: at its begin plus the notice its nodes are free of others' charged work."""
     bench = Bench(tmp_path_factory.mktemp("bench"), cluster=nodes(4), policy=Policy(min_runtime_cap=2 * HOUR))
-    _fill(bench, chance)
-    begin = bench.live.now() + bench.state.policy.min_runtime_cap + 2 * bench.state.policy.grace_max
+    for _ in range(chance.randint(1, 4)):
+        _fill(bench, chance)
+        _pass(bench, bench.live.now() + chance.randint(0, 3 * HOUR))
+    begin = bench.live.now() + bench.state.policy.min_runtime_cap + bench.state.policy.grace_max
     case = ask(bench, kind="reservation", nodes=chance.randint(1, 4), gpus_per_node=4, begin=begin, lasts=3 * HOUR)
     approve(bench, case)
     for _ in range(4):
