@@ -180,3 +180,17 @@ def test_a_live_gate_that_fails_says_which_number(served: Stage, mirab: Mirab, t
     assert "needs at least 99" in failed.err
     assert mirab("gate", "--live", "--scenarios").code == 2
     assert mirab("gate", gates, "--window", "1d", "--gates", gates).code == 2
+
+
+def test_a_drain_is_paused_and_its_price_told(served: Stage, mirab: Mirab, monkeypatch: pytest.MonkeyPatch) -> None:
+    act_as(served, monkeypatch, "ada")
+    wrong = mirab("except", "request", "drain-pause", "vision/video", "--for", "6h", "--reason", "the last epoch")
+    assert (wrong.code, "--node" in wrong.err) == (2, True)
+    asked = mirab("except", "request", "drain-pause", "vision/video", "--node", "n1", "--for", "6h", "--reason", "x")
+    assert asked.code == 0, asked.err
+    assert "sets 24 GPU-hours aside, paid by llm" in asked.err
+    act_as(served, monkeypatch, "mia")
+    assert mirab("except", "approve", asked.out.strip()).code == 4, "it costs everybody something"
+    act_as(served, monkeypatch, "adm")
+    assert mirab("except", "approve", asked.out.strip(), "--why", "agreed").code == 0
+    assert "neither repaired nor given to anybody else" in mirab("except", "list").err
