@@ -33,19 +33,23 @@ def files_and_commands() -> Iterator[tuple[str, str, str]]:
             yield "file", name[1], found[2]
 
 
+Printed = list[tuple[str, str, "subprocess.CompletedProcess[str]"]]
+"""Each command of the page, what the page shows of its output, and what it did."""
+
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("firm")
-
-
-def test_every_command_gives_what_the_page_shows(folder: Path) -> None:
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Printed]:
+    """The page, played from its beginning to its end in a folder of its own."""
+    folder = tmp_path_factory.mktemp("firm")
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "COLUMNS": "100",
         "HOME": str(folder),
     }
-    count = 0
+    printed: Printed = []
     for kind, name, text in files_and_commands():
         if kind == "file":
             (folder / name).write_text(text, "utf-8")
@@ -53,11 +57,21 @@ def test_every_command_gives_what_the_page_shows(folder: Path) -> None:
         done = subprocess.run(
             name, check=False, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
         )
+        printed.append((name, text, done))
+    return folder, printed
+
+
+@pytest.fixture
+def folder(played: tuple[Path, Printed]) -> Path:
+    return played[0]
+
+
+def test_every_command_gives_what_the_page_shows(played: tuple[Path, Printed]) -> None:
+    for name, text, done in played[1]:
         assert done.returncode == 0, f"{name}: {done.stderr}"
-        count += 1
         for part in text.split(f"{LEFT_OUT}\n"):
             assert part.strip("\n") in done.stdout, f"{name} does not print:\n{part}\nbut:\n{done.stdout}"
-    assert count >= 8
+    assert len(played[1]) >= 8
 
 
 def test_product_is_back_first_in_line_and_nobody_lost_a_minimum(folder: Path) -> None:
