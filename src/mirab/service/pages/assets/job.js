@@ -66,7 +66,7 @@ function described(job) {
     ["Waited", job.started_at && job.attempt <= 1 ? span((new Date(job.started_at) - new Date(job.submitted_at)) / 1000) : ""],
     ["Last checkpoint", job.checkpoint_at ? time(job.checkpoint_at, true) : ""],
     ["Stopped for others", job.preemptions ? `${plural(job.preemptions, "time")}, ${span(job.lost_s)} of work lost` : ""],
-    ["Exit code", job.exit_code === null ? "" : count(job.exit_code)],
+    ["Exit code", job.exit_code === null || !job.ended_at ? "" : count(job.exit_code)],
     ["Label", job.label],
     ["Array", job.array_job && job.array_job !== job.id ? `task ${job.array_task} of ${job.array_job}` : ""],
   ];
