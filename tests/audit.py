@@ -29,6 +29,7 @@ from mirab.model.policy import Policy
 from mirab.model.reasons import (
     AccountClosed,
     DrainedFrom,
+    GangTooLarge,
     PreemptedFor,
     ReservationBegins,
     StartTimedOut,
@@ -37,6 +38,7 @@ from mirab.model.reasons import (
 from mirab.model.resources import Allocation, Cluster, Pool, Shape, nodes_of
 from mirab.model.units import AccountPath, Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
+from tests.naive import caps
 from tests.naive.heirs import heir
 
 
@@ -154,7 +156,7 @@ class Audit:
         before, self.budgets = self.budgets, after
         self.open = {path for path, _, _ in after.walk() if not after.is_closed(path)}
         self.saving |= {path for path, budget, _ in after.walk() if budget.save_for_gangs}
-        self.saving |= {heir(path, before, after) for path in self.saving}
+        self.saving |= {AccountPath(heir(path, before, after)) for path in self.saving}
         for name, workload in self.workloads.items():
             self.workloads[name] = _of(workload, heir(workload.account, before, after))
         for run in self.runs.values():
@@ -199,6 +201,10 @@ class Audit:
             assert node not in self.sick, f"{action.run_id} is started on {node}, which is sick"
             used = sum(self.runs[run_id].allocation.slots_per_node for run_id in self._on(node))
             assert used + action.allocation.slots_per_node <= pool.slots_per_node, f"{node} is over-full"
+        if workload.shape.gpus:
+            over = caps.broken(self.budgets, workload, (run.workload for run in self.runs.values()))
+            assert not over, f"{action.run_id} is started and {over} is at its cap"
+            assert workload.shape.gpus <= caps.largest(self.budgets, workload.account), f"{action.run_id} is too large"
         self.waiting.discard(workload.id)
         self.holds.pop(workload.id, None)
         self.runs[action.run_id] = Seen(workload, action.allocation, action.min_runtime, plan.at)
@@ -290,7 +296,17 @@ class Audit:
                 for node in nodes_of(hold.mask & self.runs[run_id].allocation.mask)
                 if pool.slots_per_node - self._staying(hold.pool, node, plan, going) < hold.slots_per_node
             ]
-            assert short, f"{run_id} is stopped for {hold.workload_id}, which has the room without it"
+            assert short or self._cap_without(run_id, mine, hold.workload_id, plan), (
+                f"{run_id} is stopped for {hold.workload_id}, which has the room without it"
+            )
+
+    def _cap_without(self, run_id: RunId, mine: set[RunId], workload_id: WorkloadId, plan: Plan) -> bool:
+        """Whether a cap would be broken if this run stayed, beside all that are not stopped for the workload, and what
+        nodes are kept for."""
+        staying = [run.workload for each, run in self.runs.items() if each == run_id or each not in mine]
+        staying += [self.workloads[each] for each in self.holds if each != workload_id and each in self.workloads]
+        staying += [self.workloads[action.workload_id] for action in plan.actions if isinstance(action, Start)]
+        return bool(caps.broken(self.budgets, self.workloads[workload_id], staying))
 
     def _staying(self, number: int, node: int, plan: Plan, going: set[RunId]) -> int:
         """Slots of a node used by runs that are not going, and by what this plan starts there."""
@@ -308,11 +324,20 @@ class Audit:
             shape = self.workloads[workload_id].shape
             if not shape.charged or workload_id in self.holds or self.workloads[workload_id].account in self.saving:
                 continue
+            if self._is_capped(self.workloads[workload_id]):
+                continue
             for pool, slots in zip(self.cluster.pools, free, strict=True):
                 if shape.gpu_types and pool.gpu_type not in shape.gpu_types:
                     continue
                 room = sum(each >= shape.gpus_per_node for each in slots)
                 assert room < shape.nodes, f"{workload_id} waits at {plan.at} and {room} nodes of {pool.name} have room"
+
+    def _is_capped(self, workload: Workload) -> bool:
+        """Whether a cap keeps it waiting, beside what runs and what nodes are kept for."""
+        taken = [run.workload for run in self.runs.values()]
+        taken += [self.workloads[each] for each in self.holds if each in self.workloads]
+        too_large = workload.shape.gpus > caps.largest(self.budgets, workload.account)
+        return too_large or bool(caps.broken(self.budgets, workload, taken))
 
     def _free_for_charged(self, plan: Plan) -> list[list[int]]:
         """By pool: free slots of each healthy node that nobody holds, counting what uncharged work has got just now."""
@@ -340,6 +365,8 @@ class Audit:
         workload = self.workloads[action.workload_id]
         if isinstance(action.reason, UnknownAccount | AccountClosed):
             assert workload.account not in self.open, f"{workload.id} is refused, {workload.account} is open"
+        elif isinstance(action.reason, GangTooLarge):
+            assert workload.shape.gpus > caps.largest(self.budgets, workload.account), f"{workload.id} is not too large"
         else:
             assert not self.fits(workload.shape), f"{workload.id} is refused and would fit"
         self.waiting.discard(workload.id)

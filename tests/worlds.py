@@ -54,7 +54,7 @@ def draw_world(
 ) -> World:
     """A world of at most `most` workloads and `troubles` sick nodes; `decisions`: people decide things on the way."""
     cluster = draw_cluster(chance)
-    budgets = draw_budgets(chance)
+    budgets = with_caps(draw_budgets(chance))
     leaves = budgets.leaves()
     arrivals = [draw_arrival(chance, number, leaves, cluster) for number in range(chance.randint(1, most))]
     arrivals.sort(key=lambda arrival: (arrival.workload.submitted_at, arrival.workload.id))
@@ -74,10 +74,28 @@ def with_human_decisions(chance: Random, trace: Trace) -> Trace:
     at = chance.randrange(0, PERIOD, MINUTE)
     changes = [BudgetsChanged(at, draw_budgets(chance), "manager", "a review")] if chance.random() < 0.3 else []
     changes = draw_successions(Random(at), trace.budgets, changes)
+    changes = [replace(change, budgets=with_caps(change.budgets)) for change in changes]
     exemptions = [draw_exemption(chance, trace.budgets)] if chance.random() < 0.3 else []
     reservations = [draw_reservation(chance, trace, 10 * HOUR)] if chance.random() < 0.2 else []
     exemptions += [draw_pause(chance, trace)] if trace.troubles and chance.random() < 0.3 else []
     return replace(trace, budget_changes=changes, exemptions=exemptions, reservations=reservations)
+
+
+def with_caps(budgets: Budgets) -> Budgets:
+    """The same, now and then with caps on some accounts; which ones depends on the tree alone."""
+    chance = Random(repr(budgets))
+
+    def capped(budget: Budget) -> Budget:
+        children = tuple(map(capped, budget.children))
+        return replace(
+            budget,
+            children=children,
+            gpus_max=chance.choice((None, None, 4, 8, 16)),
+            gang_gpus_max=chance.choice((None, None, None, 8, 16)),
+            min_runtime_cap=chance.choice((None, None, 20 * MINUTE, 2 * HOUR)),
+        )
+
+    return Budgets(tuple(map(capped, budgets.roots))) if chance.random() < 0.4 else budgets
 
 
 def draw_successions(chance: Random, budgets: Budgets, changes: list[BudgetsChanged]) -> list[BudgetsChanged]:

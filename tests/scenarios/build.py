@@ -91,6 +91,9 @@ def _children(parent: str, lines: list[Statement]) -> tuple[Budget, ...]:
                 equal_users=line.flag("equal_users", True),
                 formerly=tuple(line.get("formerly").split(",")) if line.get("formerly") else (),
                 closed=line.get("closed"),
+                gpus_max=_count(line, "gpus_max", 0) if "gpus_max" in line.settings else None,
+                min_runtime_cap=line.duration("min_runtime_cap") if "min_runtime_cap" in line.settings else None,
+                gang_gpus_max=_count(line, "gang_gpus_max", 0) if "gang_gpus_max" in line.settings else None,
             )
         )
     return tuple(found)

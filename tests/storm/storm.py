@@ -20,6 +20,7 @@ from mirab.sim.backend import SimBackend, SimClock
 from mirab.sim.faults import FaultRates, FaultyBackend
 from tests.audit import Audit
 from tests.driven import rebuilt
+from tests.naive import caps
 from tests.worlds import PERIOD, draw_world
 
 HEALS_AT: Instant = PERIOD + 2 * HOUR
@@ -153,11 +154,19 @@ class Storm:
         return rebuilt(self.trace.cluster, self.trace.budgets, self.policy, self.line.journal)
 
     def _could_run(self, workload_id: WorkloadId) -> bool:
-        """Under ``quota`` what is larger than its account's part never starts, and is told so."""
+        """Under ``quota`` what is larger than its account's part never starts, and is told so; nor what is larger
+        than a cap that came after it."""
+        workload = self.state.pending[workload_id].workload
+        if workload.shape.gpus > caps.largest(self.state.budgets, workload.account):
+            return False
         if self.policy.order != "quota":
             return True
-        workload = self.state.pending[workload_id].workload
-        return workload.shape.gpus <= self.trace.cluster.slots * self._share_at_last(workload.account) // WHOLE
+        cluster, shape = self.trace.cluster, workload.shape
+        fitting = [pool for pool in cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]
+        fitting = [pool for pool in fitting if shape.nodes <= len(pool.nodes)]
+        cheapest = min(pool.weight for pool in fitting if shape.gpus_per_node <= pool.gpus_per_node)
+        quota = cluster.charge_units * self._share_at_last(workload.account) // WHOLE
+        return workload.shape.gpus * cheapest <= quota
 
     def _share_at_last(self, account: AccountPath) -> int:
         """Of the cluster, in parts of `WHOLE`: what is left of it for the account's own work; 0 once it is closed."""

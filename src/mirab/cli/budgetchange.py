@@ -50,6 +50,9 @@ def _deciding(command: F) -> F:
 @click.option("--owner", metavar="NAME", help="Who answers for the accounts named.")
 @click.option("--review", metavar="DATE", help="When they are to be looked at again.")
 @click.option("--hypothesis", metavar="TEXT", help="What they are to achieve.")
+@click.option("--gpus-max", metavar="COUNT", help="The most GPUs that they may use at once; none = no cap.")
+@click.option("--min-runtime-cap", metavar="SPAN", help="Their longest minimum, such as 4h; none = no cap.")
+@click.option("--gang-gpus-max", metavar="COUNT", help="The most GPUs of one of their jobs; none = no cap.")
 @click.option(
     "--rename", metavar="OLD=NEW", multiple=True, help="Another name; usage and history stay with the account."
 )
@@ -65,8 +68,8 @@ def set_(words: tuple[str, ...], source: str | None, as_edited: bool, **given: A
     """Change shares and terms, in one changeset: all of it, or nothing.
 
     ACCOUNT=SHARE sets a share (language/data=25%); several change together, and an account that is not there is made.
-    ACCOUNT alone changes what --owner, --review and --hypothesis say. What somebody else has changed since --base is
-    told, not overwritten.
+    ACCOUNT alone changes what --owner, --review, --hypothesis and the caps say. What somebody else has changed since
+    --base is told, not overwritten.
     """
     from mirab.study.budgetbook import take_in
 
@@ -150,7 +153,7 @@ def _parts(text: str) -> list[Budget]:
 def _terms(shares: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, object]]:
     from mirab.model.units import parse_share
 
-    common = {name: given[name] for name in ("owner", "review", "hypothesis") if given[name] is not None}
+    common = {name: given[name] for name in ("owner", "review", "hypothesis") if given[name] is not None} | _caps(given)
     found: dict[str, dict[str, object]] = {}
     for text in shares:
         path, equals, share = text.partition("=")
@@ -158,7 +161,23 @@ def _terms(shares: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[st
             raise ValueError(f"{path} is named twice: once is enough")
         found[path.strip("/")] = {**common, **({"share": parse_share(share)} if equals else {})}
         if not found[path.strip("/")]:
-            raise ValueError(f"{path}: nothing is to change; write {path}=SHARE, or --owner, --review or --hypothesis")
+            raise ValueError(f"{path}: nothing is to change; write {path}=SHARE, or what else is to change")
+    return found
+
+
+def _caps(given: Mapping[str, Any]) -> dict[str, object]:
+    """The caps that were named; ``none`` takes one away."""
+    from mirab.logs.fields import count, span
+    from mirab.model.accounts import CAPS
+
+    found: dict[str, object] = {}
+    for name in CAPS:
+        text = given[name]
+        if text is not None:
+            try:
+                found[name] = None if text == "none" else (span if name == "min_runtime_cap" else count)(text)
+            except ValueError as error:
+                raise ValueError(f"--{name.replace('_', '-')}: {error}") from None
     return found
 
 

@@ -5,6 +5,7 @@ Pure: the state is read, a `Trial` is written, a `Plan` comes out. No clock, no 
 
 from __future__ import annotations
 
+from mirab.core.barriers import at_cap, barrier, take_from_own
 from mirab.core.clearing import Clearing, NoClearing
 from mirab.core.drains import serve_drains, serve_late, serve_unwanted
 from mirab.core.explain import blocked_reason, never_fits
@@ -21,17 +22,17 @@ from mirab.core.turns import Rules, Turns
 from mirab.core.victims import able_shapes, is_able, survey_due, takers
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import (
+    AtCap,
     AwaitingCheckpoint,
     BlockedBehind,
+    GangTooLarge,
     HeadroomKept,
     HoldNotOwed,
     HoldTaken,
     InOrder,
-    QuotaFull,
-    SavingUp,
     WaitReason,
 )
-from mirab.model.units import HOUR, UNIT, WHOLE, Duration, Instant
+from mirab.model.units import HOUR, Duration, Instant
 
 STALE: Duration = HOUR
 """The numbers in the reason of who only waits are renewed when they have been due for so long."""
@@ -104,6 +105,7 @@ def _join_all(trial: Trial, turns: Turns) -> None:
             trial.wake(ripe_at)
     if trial.news:
         _join_gangs(trial, turns)
+        _join_below_cap(trial, turns)
 
 
 def _join_gangs(trial: Trial, turns: Turns) -> None:
@@ -113,6 +115,13 @@ def _join_gangs(trial: Trial, turns: Turns) -> None:
         return
     for queue, missing in trial.state.short.items():
         if missing <= free and _may_have_hold(trial, queue.user.account):
+            turns.join(queue)
+
+
+def _join_below_cap(trial: Trial, turns: Turns) -> None:
+    """Queues whose account was at its cap, and is not any more."""
+    for queue in trial.state.at_cap:
+        if queue.info.charged and at_cap(trial, queue) is None:
             turns.join(queue)
 
 
@@ -183,10 +192,9 @@ def _serve(trial: Trial, queue: Queue, news: bool) -> bool:
     if pending is None:
         return False
     leaf, info = queue.user.account, queue.info
-    barrier = _barrier(trial, queue)
-    if barrier is not None:
-        trial.wait(pending, barrier)
-        return False
+    blocked = barrier(trial, queue)
+    if blocked is not None:
+        return _serve_blocked(trial, queue, pending, blocked, news)
     given = place(trial, info, leaf)
     if given is not None:
         ratio = trial.ratio(leaf)
@@ -205,6 +213,17 @@ def _serve(trial: Trial, queue: Queue, news: bool) -> bool:
     else:
         plan = NoClearing(0)
     return _hold_or_explain(trial, queue, plan)
+
+
+def _serve_blocked(trial: Trial, queue: Queue, pending: Pending, blocked: WaitReason, news: bool) -> bool:
+    """It waits whatever is free; at a cap it may take the place of its own account's runs."""
+    if isinstance(blocked, AtCap | GangTooLarge):
+        trial.passed_over[queue] = None
+    asks = news or _needs_reason(trial, queue)
+    if asks and isinstance(blocked, AtCap) and take_from_own(trial, queue, pending, blocked):
+        return True
+    trial.wait(pending, blocked)
+    return False
 
 
 def _needs_reason(trial: Trial, queue: Queue) -> bool:
@@ -236,28 +255,6 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
     return False
 
 
-def _barrier(trial: Trial, queue: Queue) -> WaitReason | None:
-    """What keeps it waiting whatever is free: a static quota, or its own account saving up for a gang."""
-    leaf = queue.user.account
-    if trial.policy.order == "quota":
-        quota = trial.state.cluster.charge_units * leaf.share // WHOLE
-        running = leaf.running + trial.given_charge.get(leaf, 0)
-        if running + min(queue.info.rates) > quota:
-            return QuotaFull(quota // UNIT, running // UNIT)
-    if leaf.save_for_gangs and not queue.info.gang and trial.ratio(leaf) < 1.0:
-        gang = oldest_gang(leaf)
-        pending = trial.head(queue)
-        if gang is not None and pending is not None and gang.rank[3] < pending.rank[3]:
-            return SavingUp(gang.workload.id)
-    return None
-
-
-def oldest_gang(leaf: Account) -> Pending | None:
-    """The gang that has waited longest in the leaf."""
-    gangs = [queue.head for user in leaf.users.values() for queue in user.queues.values() if queue.info.gang]
-    return min(gangs, key=lambda pending: pending.rank[3:], default=None)
-
-
 # --- uncharged work -------------------------------------------------------------------------------------------------
 def _serve_uncharged(trial: Trial) -> None:
     """What no charged work can use now, less the headroom, in order of uncharged usage."""
@@ -279,6 +276,9 @@ def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
     if pending is None or not (news or trial.lets_in(queue.info) or _needs_reason(trial, queue)):
         return False
     leaf, info = queue.user.account, queue.info
+    if leaf.capped and (cap := at_cap(trial, queue)) is not None:
+        trial.wait(pending, cap)
+        return False
     if not trial.beside_headroom(info.size):
         roomiest = max(info.pools, key=lambda number: (trial.slots_free(number), -number))
         if trial.slots_free(roomiest) >= info.slots:

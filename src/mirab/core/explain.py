@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mirab.core.caps import too_large
+from mirab.core.charge import pools_for
 from mirab.core.clearing import NoClearing
 from mirab.core.ordering import by_ratio
 from mirab.core.queues import Pending, Queue
@@ -9,6 +11,7 @@ from mirab.core.trial import Trial
 from mirab.model.reasons import (
     AccountClosed,
     BlockedBehind,
+    GangTooLarge,
     HoldNotOwed,
     HoldTaken,
     NeverFits,
@@ -20,14 +23,16 @@ from mirab.model.reasons import (
 )
 
 
-def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount | AccountClosed:
+def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount | AccountClosed | GangTooLarge:
     """Why a workload can never run as asked: its account, or its shape against the largest pool that it accepts."""
     workload, state = pending.workload, trial.state
     if not state.is_open(workload.account):
         if workload.account in state.accounts:
             return AccountClosed(workload.account, state.budgets.closed_since(workload.account))
         return UnknownAccount(workload.account)
-    shape = workload.shape
+    shape, leaf = workload.shape, state.leaf_for(workload.account)
+    if leaf is not None and pools_for(shape, state.cluster) and (large := too_large(leaf, shape)) is not None:
+        return large
     pools = [pool for pool in trial.state.cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]
     return NeverFits(
         shape.nodes,

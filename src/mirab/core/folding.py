@@ -6,6 +6,7 @@ from dataclasses import replace
 from heapq import heappush
 from typing import TYPE_CHECKING
 
+from mirab.core.caps import too_large
 from mirab.core.nodes import Health, NodeState
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
@@ -41,7 +42,12 @@ def admit(state: State, pending: Pending, known: bool = False) -> None:
         state.install(state.budgets.with_zero_share(path))
     account = state.leaf_for(path)
     closed = not known and not state.is_open(path)
-    if account is None or closed or not state.info_for(pending.workload.shape, account.path).pools:
+    if (
+        account is None
+        or closed
+        or not state.info_for(pending.workload.shape, account.path).pools
+        or (account.capped and not known and too_large(account, pending.workload.shape))
+    ):
         state.rejected[pending.workload.id] = pending
     else:
         state.enqueue(pending, account)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mirab.core.barriers import below_cap
 from mirab.core.clearing import needed_on
 from mirab.core.placement import allocation, choose
 from mirab.core.queues import Pending, Queue
@@ -74,6 +75,11 @@ def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> 
     mask = choose(bank, own, shape, hold.slots_per_node)
     if not mask:
         return False
+    if queue.user.account.capped and not below_cap(trial, queue):
+        if trial.state.victims.get(pending.workload.id):
+            return False
+        _give_up(trial, pending, "its account is at its cap")
+        return True
     reason = VictimsGone(hold.victims) if hold.claim else HoldDue(hold.granted_at)
     trial.start(queue, pending.workload.id, allocation(hold.pool, mask, shape, hold.slots_per_node), reason)
     return True

@@ -12,6 +12,7 @@ from mirab.core.portfolio import end_reservation
 from mirab.core.runs import Run
 from mirab.model import plans
 from mirab.model.reasons import (
+    AtCap,
     AwaitingCheckpoint,
     DrainedFrom,
     NotEnoughClaimable,
@@ -154,3 +155,7 @@ def explained(state: State, waiting: plans.Waiting) -> None:
             state.short[pending.queue] = waiting.reason.nodes - waiting.reason.claimable
         else:
             state.short.pop(pending.queue, None)
+        if isinstance(waiting.reason, AtCap):
+            state.at_cap[pending.queue] = None
+        else:
+            state.at_cap.pop(pending.queue, None)

@@ -39,11 +39,13 @@ def _check_accounts(state: State) -> None:
     usage = dict.fromkeys(state.accounts, 0)
     commitment = dict.fromkeys(state.accounts, 0)
     slots = dict.fromkeys(state.accounts, 0)
+    gpus = dict.fromkeys(state.accounts, 0)
     for run in state.runs.values():
         for account in run.account.lineage:
             usage[account.path] += run.rate if run.charged and run.started_at is not None else 0
             commitment[account.path] += run.rate if run.committed_until else 0
             slots[account.path] += state.uncharged_rate(run)
+            gpus[account.path] += run.workload.shape.gpus
     for leaf, rate in state.charging.values():
         for account in leaf.lineage:
             usage[account.path] += rate
@@ -51,6 +53,7 @@ def _check_accounts(state: State) -> None:
         assert account.usage.rate == usage[path], f"{path} is charged {account.usage.rate}, its runs use {usage[path]}"
         assert account.commitment.rate == commitment[path], f"{path} commits another rate than its runs"
         assert account.running == slots[path], f"{path} counts {account.running} as running, runs {slots[path]}"
+        assert account.gpus == gpus[path], f"{path} counts {account.gpus} GPUs, its runs have {gpus[path]}"
         assert account.held >= 0, f"{path} has given back more held charge than it took"
 
 

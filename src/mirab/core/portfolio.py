@@ -52,6 +52,7 @@ def rehome(state: State, run: Run) -> None:
         old.commitment.add(-run.rate, run.committed_until)
         run.user.commitment.add(run.rate, run.committed_until)
     rest.running += state.uncharged_rate(run)
+    rest.gpus += run.workload.shape.gpus
     if exposed:
         state.expose(run)
 

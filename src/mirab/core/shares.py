@@ -68,11 +68,14 @@ class Account:
         lineage: from the root's child down to itself: paths part where two lineages first differ.
         held: charge that holds granted to its gangs have committed.
         shapes: its charged queues, by shape.
+        capped: those of its lineage that have a cap on GPUs, itself perhaps.
+        gpus_max, gang_max: its caps on GPUs at once and on those of one piece of work; `gpus`: those that run.
         exposed: its runs that the contract no longer protects, in the order in which their minimums ended.
     """
 
     __slots__ = (
-        "_par_share", "_par_until", "_pars", "children", "commitment", "entitlement", "equal_users", "exposed", "held",
+        "_par_share", "_par_until", "_pars", "capped", "children", "commitment", "entitlement", "equal_users",
+        "exposed", "gang_max", "gpus", "gpus_max", "held",
         "leaf", "lineage", "parent", "path", "running", "save_for_gangs", "shapes", "share", "uncharged",
         "usage", "users", "waiting", "window",
     )  # fmt: skip
@@ -97,6 +100,10 @@ class Account:
         self.exposed: dict[RunId, Run] = {}
         self.shapes: dict[ShapeInfo, dict[Queue, None]] = {}
         self.running = 0
+        self.gpus = 0
+        self.gpus_max: int | None = None
+        self.gang_max: int | None = None
+        self.capped: tuple[Account, ...] = ()
         self.waiting = 0
         self.save_for_gangs = False
         self.equal_users = True
@@ -177,6 +184,7 @@ class Account:
         self.commitment.shift(other.commitment)
         self.held += other.held
         self.running += other.running
+        self.gpus += other.gpus
 
     def count_in(self, other: Account, now: Instant, sign: int) -> None:
         """What another has running counts here from now on (+1), or no more (-1). What it used stays where it is."""
@@ -185,6 +193,7 @@ class Account:
         self.commitment.shift(other.commitment, sign)
         self.held += sign * other.held
         self.running += sign * other.running
+        self.gpus += sign * other.gpus
 
     def set_share(self, now: Instant, share: int) -> None:
         """From now on; what was promised until now stays promised."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from mirab.core.caps import is_full
 from mirab.core.queues import User
 from mirab.core.shares import Account, compared, parting
 from mirab.core.space import Space
@@ -82,13 +83,14 @@ class Standings(Space):
         return sides
 
     def first_leaf(self) -> Account | None:
-        """The leaf with waiting charged work that goes first as this decision began."""
+        """The leaf with waiting charged work, not at its cap, that goes first as this decision began."""
         if not self._first_known:
             self._first_known = True
             for account in self.state.accounts.values():
                 if (
                     account.waiting
                     and account.leaf
+                    and not (account.capped and is_full(account))
                     and (self._first is None or self.standing(account) < self.standing(self._first))
                 ):
                     self._first = account

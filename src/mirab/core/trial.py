@@ -15,6 +15,7 @@ from mirab.core.standing import Standings
 from mirab.core.state import State
 from mirab.model.plans import Action, Cancel, Hold, HoldChange, Plan, Preempt, Start, Waiting
 from mirab.model.reasons import (
+    AtCap,
     AwaitingVictims,
     HeadroomKept,
     HoldsNodes,
@@ -29,6 +30,7 @@ from mirab.model.reasons import (
 from mirab.model.resources import Allocation
 from mirab.model.units import (
     FOREVER,
+    Charge,
     ChargeRate,
     Duration,
     Instant,
@@ -48,6 +50,8 @@ class Trial(Standings):
         surveyed: it asks for all that waits whose runs might be stopped; reviewing: because it is time to.
         taken: how many of a queue's entries are dealt with.
         reaches: how far it would reach to stop the runs of some leaves, as things stand.
+        no_room_inside: who, at a cap, can stop nobody of the account.
+        passed_over: queues that wait at a cap: others go on, whatever the order.
         hopeless: by who, size and urgency, the least minimum for which no victims were found, and what was said.
         coming: by pool, (node, slots) that will be free once runs that are leaving have left.
     """
@@ -65,6 +69,9 @@ class Trial(Standings):
         self.taken: dict[Queue, int] = {}
         self._hold_of: dict[Account, list[WorkloadId]] | None = None
         self.given_charge: dict[Account, ChargeRate] = {}
+        self._given_gpus: dict[Account, int] = {}
+        self.no_room_inside: dict[tuple[User, Size, Charge], None] = {}
+        self.passed_over: dict[Queue, None] = {}
         self.reaches: dict[tuple[Account, ...], Reach | None] = {}
         self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
         self.coming: dict[int, list[tuple[int, int]]] = {}
@@ -98,8 +105,14 @@ class Trial(Standings):
         self.started[workload_id] = None
         weight = self.banks[given.pool].pool.weight
         self.given_charge[leaf] = self.given_charge.get(leaf, 0) + given.slots * weight
+        for account in leaf.capped:
+            self._given_gpus[account] = self._given_gpus.get(account, 0) + info.shape.gpus
         if info.charged:
             self.wake(self.now + minimum)
+
+    def gpus_used(self, account: Account) -> int:
+        """GPUs that run in an account with a cap, or will from now on."""
+        return account.gpus + self._given_gpus.get(account, 0)
 
     def _minimum(self, queue: Queue) -> Duration:
         """The minimum in force: a policy may bound it for what starts beyond its account's entitlement."""
@@ -184,7 +197,9 @@ class Trial(Standings):
             return True
         if known.again_at <= self.now:
             return False
-        drifts = isinstance(reason, HeadroomKept | NoFreeGpus | ShareSpent) and type(reason) is type(known.reason)
+        drifts = isinstance(reason, AtCap | HeadroomKept | NoFreeGpus | ShareSpent) and type(reason) is type(
+            known.reason
+        )
         return drifts or known.reason == reason
 
     def head(self, queue: Queue) -> Pending | None:

@@ -87,7 +87,7 @@ class Turns:
                     heappush(line, (self._queue_key(queue, alone=not line), queue))
                 if not strict:
                     self._drop()
-            elif strict:
+            elif strict and queue not in trial.passed_over:
                 return queue
             if line:
                 self._push(leaf, first=not order)

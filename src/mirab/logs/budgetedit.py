@@ -16,9 +16,10 @@ from typing import Any
 from mirab.logs.budgetfile import budgets_from
 from mirab.logs.dump import exact_share
 from mirab.logs.errors import LogError
+from mirab.logs.fields import count, span
 from mirab.logs.yamltree import Entry, parse_yaml
-from mirab.model.accounts import Budget, Budgets
-from mirab.model.units import parse_share
+from mirab.model.accounts import CAPS, Budget, Budgets
+from mirab.model.units import exact_duration, parse_share
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDE = 1 << 20
@@ -153,10 +154,24 @@ def _sync_terms(entry: Any, budget: Budget) -> None:
         written = str(entry.get(name, "yes" if usual else "no")).lower() in ("yes", "true", "on", "1")
         if value != written:
             entry[name] = "yes" if value else "no"
+    caps = budget.caps()
+    for name in CAPS:
+        if name not in caps:
+            entry.pop(name, None)
+        elif caps[name] != _cap(name, str(entry.get(name, ""))):
+            entry[name] = caps[name]
     formerly = entry.get("formerly", [])
     given = tuple(map(str, formerly)) if isinstance(formerly, list) else (str(formerly),)
     if given != budget.formerly:
         entry["formerly"] = _paths(budget.formerly)
+
+
+def _cap(name: str, written: str) -> str:
+    """A cap as it stands in the file, in the words of `Budget.caps`; other words for the same are left as they are."""
+    try:
+        return exact_duration(span(written)) if name == "min_runtime_cap" else str(count(written))
+    except ValueError:
+        return ""
 
 
 def _share(entry: Any) -> int | None:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 BUDGET_KEYS = (
     "share", "children", "owner", "review", "hypothesis", "outcome", "save_for_gangs", "equal_users", "formerly",
-    "closed",
+    "closed", "gpus_max", "min_runtime_cap", "gang_gpus_max",
 )  # fmt: skip
 RESERVATION_KEYS = (
     "id", "account", "nodes", "gpus_per_node", "from", "until", "owner", "approver", "reason", "pool",
@@ -76,6 +76,9 @@ def _budget(name: str, entry: Entry, path: str, depth: int) -> Budget:
         outcome=_optional(found, "outcome", str, ""),
         formerly=_paths(found["formerly"]) if "formerly" in found else (),
         closed=_optional(found, "closed", str, ""),
+        gpus_max=_optional(found, "gpus_max", count, None),
+        min_runtime_cap=_optional(found, "min_runtime_cap", span, None),
+        gang_gpus_max=_optional(found, "gang_gpus_max", count, None),
     )
 
 

@@ -153,6 +153,7 @@ def _budget_lines(budgets: tuple[Budget, ...], indent: str) -> Iterator[str]:
         fields += [f"formerly: [{', '.join(map(_quoted, budget.formerly))}]"] if budget.formerly else []
         fields += ["save_for_gangs: yes"] if budget.save_for_gangs else []
         fields += [] if budget.equal_users else ["equal_users: no"]
+        fields += [f"{name}: {cap}" for name, cap in budget.caps().items()]
         if budget.children:
             yield f"{indent}{_quoted(budget.name)}:"
             yield from (f"{indent}  {field}" for field in fields)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from mirab.model.units import WHOLE, AccountPath, format_share
+from mirab.model.units import WHOLE, AccountPath, Duration, exact_duration, format_share
+
+CAPS = ("gpus_max", "min_runtime_cap", "gang_gpus_max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,9 @@ class Budget:
             and their usage and history are its own.
         closed: since when (a date) it takes no new work, nor what lies below it; its share counts as 0, so that its
             parent's implicit child has it until somebody decides otherwise; its usage stays.
+        gpus_max: the most GPUs that it and what lies below it may use at once; None = no cap.
+        min_runtime_cap: the longest minimum that its work may have; a longer one is cut to it, as to the policy's.
+        gang_gpus_max: the most GPUs that one piece of its work may ask for.
     """
 
     name: str
@@ -34,6 +39,16 @@ class Budget:
     outcome: str = ""
     formerly: tuple[str, ...] = ()
     closed: str = ""
+    gpus_max: int | None = None
+    min_runtime_cap: Duration | None = None
+    gang_gpus_max: int | None = None
+
+    def caps(self) -> dict[str, str]:
+        """The caps that it has, as they are written: ``{"gpus_max": "16", "min_runtime_cap": "4h"}``."""
+        told = {name: str(cap) for name in ("gpus_max", "gang_gpus_max") if (cap := getattr(self, name)) is not None}
+        if self.min_runtime_cap is not None:
+            told["min_runtime_cap"] = exact_duration(self.min_runtime_cap)
+        return told
 
     @property
     def share_in_force(self) -> int:
@@ -129,6 +144,9 @@ def _check_siblings(parent: str, siblings: tuple[Budget, ...]) -> None:
         if budget.name in seen:
             raise ValueError(f"account {budget.name} stands twice under {parent or 'the root'}: keep one")
         seen.add(budget.name)
+        negative = next((cap for cap in CAPS if (getattr(budget, cap) or 0) < 0), "")
+        if negative:
+            raise ValueError(f"account {budget.name} has the {negative} {getattr(budget, negative)}: 0 or more")
         if not 0 <= budget.share <= WHOLE:
             raise ValueError(f"account {budget.name} has the share {format_share(budget.share)}: 0% to 100%")
         _check_siblings(f"{parent}/{budget.name}".lstrip("/"), budget.children)

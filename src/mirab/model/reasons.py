@@ -190,6 +190,25 @@ class QuotaFull:
 
 
 @dataclass(frozen=True, slots=True)
+class AtCap:
+    """`account`, its own or one above, may use `cap` GPUs at once: `held` are used or kept for it, it asks `wanted`."""
+
+    account: AccountPath
+    cap: int
+    held: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangTooLarge:
+    """It asks for `wanted` GPUs; one piece of work of `account`, its own or one above, may have `cap`."""
+
+    account: AccountPath
+    cap: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
 class NeverFits:
     """No pool of the installed cluster can ever hold it."""
 
@@ -281,6 +300,8 @@ WaitReason: TypeAlias = (
     | BlockedBehind
     | HeadroomKept
     | QuotaFull
+    | AtCap
+    | GangTooLarge
     | NeverFits
     | UnknownAccount
     | AccountClosed

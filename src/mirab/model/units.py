@@ -81,6 +81,14 @@ def format_duration(span: Duration) -> str:
     return "".join(parts[:2]) or "0"
 
 
+def exact_duration(span: Duration) -> str:
+    """A duration that `parse_duration` reads back as the same: ``4h``, ``90s``, ``1500ms``."""
+    for name, step in (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)):
+        if span and span % step == 0:
+            return f"{span // step}{name}"
+    return f"{span}ms" if span else "0"
+
+
 def parse_share(text: str) -> int:
     """A share such as ``12.5%`` in parts of `WHOLE`.
 

@@ -262,6 +262,9 @@ class BudgetNode(Request):
     formerly: Annotated[list[Name], Field(max_length=100, description="Names that it had before.")] = []
     save_for_gangs: Annotated[bool, Field(strict=True)] = False
     equal_users: Annotated[bool, Field(strict=True)] = True
+    gpus_max: Annotated[int | None, Field(ge=0, description="The most GPUs that it may use at once.")] = None
+    min_runtime_cap: Annotated[str | None, Field(max_length=100, description="Its longest minimum, such as 4h.")] = None
+    gang_gpus_max: Annotated[int | None, Field(ge=0, description="The most GPUs of one of its jobs.")] = None
 
 
 class BudgetChange(Request):

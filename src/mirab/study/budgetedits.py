@@ -6,11 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from mirab.model.accounts import Budget, Budgets
+from mirab.model.accounts import CAPS, Budget, Budgets
 from mirab.model.changesets import ChildrenSet, applied, below, parent_of
 from mirab.model.units import WHOLE, AccountPath, format_share
 
-TERMS = ("share", "owner", "review", "hypothesis", "outcome", "save_for_gangs", "equal_users", "closed", "formerly")
+TERMS = (
+    "share",
+    "owner",
+    "review",
+    "hypothesis",
+    "outcome",
+    "save_for_gangs",
+    "equal_users",
+    "closed",
+    "formerly",
+    *CAPS,
+)
 """What a changeset may change of one account."""
 
 

@@ -7,16 +7,17 @@ from typing import Any
 
 from mirab.logs.budgetedit import date_text
 from mirab.logs.dump import exact_share
-from mirab.model.accounts import Budget, Budgets
+from mirab.model.accounts import CAPS, Budget, Budgets
 from mirab.model.changesets import Changeset
-from mirab.model.units import WHOLE, AccountPath, format_share
+from mirab.model.units import WHOLE, AccountPath, exact_duration, format_share
 from mirab.study.budgetedits import TermChange
 from mirab.study.budgethistory import Logged
 from mirab.study.formats import plural
 from mirab.study.tables import Section, Table
 
 Json = dict[str, Any]
-_WORDS = {"save_for_gangs": "saves for gangs", "equal_users": "equal users"}
+_WORDS = {"save_for_gangs": "saves for gangs", "equal_users": "equal users", "gpus_max": "most GPUs at once",
+          "min_runtime_cap": "longest minimum", "gang_gpus_max": "most GPUs of one job"}  # fmt: skip
 
 
 def day(unix_ms: int) -> str:
@@ -62,6 +63,8 @@ def _words(path: AccountPath, budget: Budget) -> Iterable[str]:
         yield f"{path} at its last review: {budget.outcome}"
     if budget.closed:
         yield f"{path} is closed since {budget.closed}"
+    for name, cap in budget.caps().items():
+        yield f"{path}: {_WORDS[name]} {cap}"
     if budget.formerly:
         yield f"{path} goes on for {', '.join(budget.formerly)}"
 
@@ -91,6 +94,7 @@ def show_json(budgets: Budgets, root: str, blame: Mapping[AccountPath, Changeset
             "hypothesis": budget.hypothesis,
             "outcome": budget.outcome,
             "closed": budget.closed,
+            **{name: getattr(budget, name) for name in CAPS},
             "formerly": list(budget.formerly),
             "since": date_text(blame[path].effective_at) if path in blame else None,
             "version": blame[path].version if path in blame else None,
@@ -113,6 +117,7 @@ def _terms_json(budget: Budget) -> Json:
         told["formerly"] = list(budget.formerly)
     if not budget.equal_users:
         told["equal_users"] = False
+    told |= budget.caps()
     if budget.children:
         told["children"] = {child.name: _terms_json(child) for child in budget.children}
     return told
@@ -123,8 +128,10 @@ def value_text(term: str, value: object) -> str:
     """A term's value for people; nothing is a dash."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if term == "min_runtime_cap" and isinstance(value, int):
+        return exact_duration(value)
     if isinstance(value, int):
-        return format_share(value)
+        return str(value) if term in CAPS else format_share(value)
     return str(value) if value not in (None, "") else "–"
 
 

@@ -243,6 +243,20 @@ def _quota_full(reason: why.QuotaFull, names: Names) -> str:
     return f"its account runs {reason.running:,} of its fixed quota of {names.slots(reason.quota)}"
 
 
+@_tells(why.AtCap, "Some of that account's work must end first, or its budget must allow more (`gpus_max`)")
+def _at_cap(reason: why.AtCap, names: Names) -> str:
+    asked = f"this asks for {names.slots(reason.wanted)}"
+    return f"{reason.account} uses or keeps {reason.held:,} of the {names.slots(reason.cap)} of its cap, and {asked}"
+
+
+@_tells(why.GangTooLarge, "Ask for less, or let the budget allow more (`gang_gpus_max`, `gpus_max`)")
+def _gang_too_large(reason: why.GangTooLarge, names: Names) -> str:
+    return (
+        f"asks for {names.slots(reason.wanted)} at once; one piece of work of {reason.account} may have "
+        f"{names.slots(reason.cap)} at most"
+    )
+
+
 @_tells(why.NeverFits, "It can never run as asked: ask for less")
 def _never_fits(reason: why.NeverFits, names: Names) -> str:
     types = f" of type {' or '.join(reason.gpu_types)}" if reason.gpu_types else ""

@@ -72,6 +72,7 @@ def plain(budget: Budget) -> dict[str, Any]:
         told["save_for_gangs"] = True
     if not budget.equal_users:
         told["equal_users"] = False
+    told |= budget.caps()
     if budget.children:
         told["children"] = {child.name: plain(child) for child in budget.children}
     return told

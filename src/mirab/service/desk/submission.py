@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from mirab.core.caps import too_large
 from mirab.core.charge import pools_for
 from mirab.core.state import State
 from mirab.model.codec import encode
@@ -63,6 +64,7 @@ def judged(ask: Ask, who: Principal, run_as: tuple[int | None, int | None], stat
     """
     account = account_for(ask.form.account, who, state)
     check_fits(ask.shape, state.cluster)
+    check_caps(ask.shape, account, state)
     if ask.deadline_at is not None and ask.deadline_at <= now:
         raise invalid("the deadline is over already: give one in the future, or none")
     form, shape = ask.form, ask.shape
@@ -194,6 +196,14 @@ def check_fits(shape: Shape, cluster: Cluster) -> None:
             )
     reason = never_fits(shape, cluster)
     raise invalid(_too_much_per_node(shape, cluster) or words.sentence(reason), reason=encode(reason))
+
+
+def check_caps(shape: Shape, account: AccountPath, state: State) -> None:
+    """Raises DeskError if a budget's cap forbids one piece of work of this size."""
+    leaf = state.leaf_for(account)
+    large = None if leaf is None else too_large(leaf, shape)
+    if large is not None:
+        raise invalid(words.sentence(large), reason=encode(large))
 
 
 def never_fits(shape: Shape, cluster: Cluster) -> NeverFits:

@@ -28,6 +28,8 @@ CODES: Mapping[type, str] = MappingProxyType(
         why.BlockedBehind: "Reserved",
         why.HeadroomKept: "Headroom",
         why.QuotaFull: "Quota",
+        why.AtCap: "AtCap",
+        why.GangTooLarge: "TooLarge",
         why.NeverFits: "NeverFits",
         why.UnknownAccount: "Account",
         why.AccountClosed: "Account",

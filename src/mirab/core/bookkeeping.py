@@ -1,0 +1,93 @@
+"""Small steps shared by the folding functions: nodes taken, charges begun, commitments settled, protection ended."""
+
+from __future__ import annotations
+
+from heapq import heappush
+
+from mypy_extensions import mypyc_attr
+
+from mirab.core.runs import Run
+from mirab.core.shares import Account
+from mirab.core.waitlist import Waitlist
+from mirab.model.units import Instant
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
+class Bookkeeping(Waitlist):
+    """What runs, whom it is charged to, what it has been promised, and what protects it."""
+
+    def occupy(self, run: Run) -> None:
+        """Its nodes are taken, and it is among the runs."""
+        self.banks[run.allocation.pool].take(run.allocation)
+        self.runs[run.id] = self.running[run.workload.id] = run
+        self.count_running(run, +1)
+        for place, sick in self.troubled.items():
+            if run.is_on(place):
+                sick.runs[run.id] = run
+
+    def count_running(self, run: Run, sign: int) -> None:
+        """Its slots count as running (+1), or no more (-1), in its account and all above."""
+        rate, gpus = sign * self.uncharged_rate(run), sign * run.workload.shape.gpus
+        for account in run.account.lineage:
+            account.running += rate
+            account.gpus += gpus
+
+    def will_expose(self, run: Run) -> None:
+        """Let it be known when its minimum ends, if the policy lets anybody stop it then."""
+        if self.policy.preemption == "budget" or (self.policy.preemption == "priority" and run.workload.preemptible):
+            heappush(self.exposures, (run.unprotected_at, run.id))
+
+    def expose(self, run: Run) -> None:
+        """Its minimum is over: the contract protects it no longer."""
+        if run.charged:
+            run.account.exposed[run.id] = run
+            self.exposed_leaves[run.account] = None
+            self.newly_exposed.append(run)
+        else:
+            self.uncharged_runs[run.id] = run
+
+    def cover(self, run: Run) -> None:
+        """It is nobody's victim any more: it is stopping, gone, or protected again."""
+        self.uncharged_runs.pop(run.id, None)
+        if run.account.exposed.pop(run.id, None) is not None and not run.account.exposed:
+            del self.exposed_leaves[run.account]
+
+    def commit_charge(self, run: Run, until: Instant) -> None:
+        """Count the run as committed until then."""
+        run.committed_until = until
+        for account in run.account.lineage:
+            account.commitment.add(run.rate, until)
+        run.user.commitment.add(run.rate, until)
+        heappush(self.settlements, (until, run.id))
+
+    def settle(self, run: Run) -> None:
+        """Its commitment is over, exactly once."""
+        if run.committed_until:
+            for account in run.account.lineage:
+                account.commitment.add(-run.rate, run.committed_until)
+            run.user.commitment.add(-run.rate, run.committed_until)
+            run.committed_until = 0
+
+    def meter(self, run: Run, sign: int) -> None:
+        """Start (+1) or stop (-1) charging it."""
+        for account in run.account.lineage:
+            self.meter_account(run, account, sign)
+        self.meter_user(run, sign)
+
+    def meter_account(self, run: Run, account: Account, sign: int) -> None:
+        if run.charged:
+            account.usage.change_rate(self.now, sign * run.rate)
+        else:
+            account.uncharged.change_rate(self.now, sign * self.uncharged_rate(run))
+
+    def meter_user(self, run: Run, sign: int) -> None:
+        if run.charged:
+            run.user.usage.change_rate(self.now, sign * run.rate)
+        else:
+            run.user.uncharged.change_rate(self.now, sign * self.uncharged_rate(run))
+
+    def capacity_changed(self, grown: bool) -> None:
+        """There are more schedulable nodes, which may complete somebody's claim, or fewer, which opens none."""
+        self.window.set_capacity(self.now, self.schedulable())
+        self.version += 1
+        self.claims += grown
