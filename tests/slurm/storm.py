@@ -30,6 +30,8 @@ from tests.slurm.house import CLUSTER, USERS, House, sbatch
 MINIMUM_S = 4
 WRAPPER = '#!/bin/sh\n[ -e {flag} ] && sleep 8\nexec {real} "$@"\n'
 SETTLE_S = 300.0
+BACKLOG = 20
+"""Nothing is submitted while so many jobs wait: else a long storm leaves more work than can end in the time after it."""
 HEAL_S = 40.0
 """So often it is looked after a cluster on which something is left."""
 STATE_S = 8.0
@@ -87,6 +89,8 @@ class Storm:
         (account,) = self.dice.choices(("red", "blue"), (5, 1) if red_has_a_day else (1, 5))
         gpus = gpus or self.dice.choice(("2", "4", "8", "8"))
         with contextlib.suppress(SlurmError):
+            if list(self.house.listed().values()).count("PENDING") >= BACKLOG:
+                return
             self.jobs.append(
                 sbatch(
                     self.slurm, *(options or ("-N1",)), f"--gpus-per-node={gpus}", "-A", account,
