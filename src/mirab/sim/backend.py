@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from typing import Any, TypeAlias
+from heapq import heappop
 
 from mirab.model.events import (
     ActionRefused,
     Event,
-    ExemptionGranted,
     NodeDegraded,
     NodeDown,
     NodeUp,
     Outcome,
-    ReservationApproved,
     RunEnded,
     RunStarted,
     WorkloadCancelled,
@@ -29,12 +26,10 @@ from mirab.model.resources import Allocation
 from mirab.model.trace import Trace
 from mirab.model.units import HOUR, Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
+from mirab.sim.agenda import Agenda, Entry
 from mirab.sim.attempts import Attempt, exit_delay
 from mirab.sim.hardware import Hardware
-from mirab.sim.ranks import CANCELLED, ENDED, MENDED, RANK, STARTED, STRUCK, SUBMITTED, VISITED
-
-Entry: TypeAlias = tuple[Instant, int, str, int, Any]
-"""An entry of the event heap: instant, rank, id, serial number, and what it is about."""
+from mirab.sim.ranks import CANCELLED, ENDED, MENDED, STARTED, STRUCK, SUBMITTED, VISITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ class SimClock:
         self._now = instant
 
 
-class SimBackend:
+class SimBackend(Agenda):
     """Implements `Backend` on a trace. Facts come out in the order (instant, `RANK` of their kind, id).
 
     Facts of starts that need no time are quiet: they are handed out by the next `observe`, and `next_due` does not
@@ -78,12 +73,11 @@ class SimBackend:
     """
 
     def __init__(self, trace: Trace, clock: SimClock, options: SimOptions = SimOptions()) -> None:
+        super().__init__(trace)
         self._clock = clock
         self._options = options
         self._hardware = Hardware(trace.cluster)
         self._hardware.check(trace.troubles)
-        self._arrivals = _by_id(trace)
-        self._coming = _in_order(trace)
         self._attempts: dict[RunId, Attempt] = {}
         self._known: set[RunId] = set()
         self._kept: dict[WorkloadId, Duration] = {}
@@ -91,9 +85,6 @@ class SimBackend:
         self._by_hand: dict[NodeName, bool] = {}
         self._quiet: list[Event] = []
         self._observed_at: Instant = clock.now()
-        self._heap: list[Entry] = []
-        self._serial = 0
-        self._left = len(trace.arrivals)
         self._handlers = {
             MENDED: self._on_mended,
             STRUCK: self._on_struck,
@@ -103,7 +94,6 @@ class SimBackend:
             CANCELLED: self._on_cancelled,
             SUBMITTED: self._on_submitted,
         }
-        self._announce(trace)
 
     # --- the port ---------------------------------------------------------------------------------------------------
     def observe(self) -> list[Event]:
@@ -155,10 +145,6 @@ class SimBackend:
                 return heap[0][0]
             heappop(heap)
         return None
-
-    def exhausted(self) -> bool:
-        """All arrivals have been told."""
-        return not self._left
 
     # --- what faults do ---------------------------------------------------------------------------------------------
     def strike(self, trouble: NodeTrouble) -> None:
@@ -320,31 +306,6 @@ class SimBackend:
                 self.kill(attempt.run_id, entry[0])
 
     # --- small parts ------------------------------------------------------------------------------------------------
-    def _announce(self, trace: Trace) -> None:
-        self._await_next()
-        for trouble in trace.troubles:
-            self._push(trouble.at, STRUCK, trouble.node, trouble)
-        for change in trace.budget_changes:
-            self._tell(change, "")
-        for reservation in trace.reservations:
-            self._tell(ReservationApproved(0, reservation), reservation.id)
-        for exemption in trace.exemptions:
-            self._tell(ExemptionGranted(max(0, exemption.begin), exemption), exemption.id)
-
-    def _await_next(self) -> None:
-        arrival = next(self._coming, None)
-        if arrival is not None:
-            workload = arrival.workload
-            self._push(workload.submitted_at, SUBMITTED, workload.id, arrival)
-
-    def _push(self, at: Instant, rank: int, key: str, payload: object) -> int:
-        self._serial += 1
-        heappush(self._heap, (at, rank, key, self._serial, payload))
-        return self._serial
-
-    def _tell(self, fact: Event, key: str) -> None:
-        self._push(fact.at, RANK[type(fact)], key, fact)
-
     def _end(self, attempt: Attempt, at: Instant, outcome: Outcome) -> None:
         attempt.ends_at, attempt.outcome = at, outcome
         attempt.ticket = self._push(at, ENDED, attempt.run_id, attempt)
@@ -384,18 +345,3 @@ def _vouched(workload: Workload, interval: Duration) -> bool:
 def _run_of(fact: Event) -> RunId:
     assert isinstance(fact, RunStarted)
     return fact.run_id
-
-
-def _by_id(trace: Trace) -> dict[WorkloadId, Arrival]:
-    arrivals = {arrival.workload.id: arrival for arrival in trace.arrivals}
-    if len(arrivals) < len(trace.arrivals):
-        seen: set[str] = set()
-        for arrival in trace.arrivals:
-            if arrival.workload.id in seen:
-                raise ValueError(f"workload {arrival.workload.id} stands twice in {trace.name}: ids must differ")
-            seen.add(arrival.workload.id)
-    return arrivals
-
-
-def _in_order(trace: Trace) -> Iterator[Arrival]:
-    return iter(sorted(trace.arrivals, key=lambda arrival: (arrival.workload.submitted_at, arrival.workload.id)))
