@@ -214,6 +214,62 @@ def test_now_tells_the_measures_and_who_runs_what(reader: Reader) -> None:
     assert "jobs wait for" in reader.page.inner_text(".lede")
 
 
+def test_now_names_the_runs_that_are_silent(reader: Reader) -> None:
+    """Whoever holds GPUs without a sign of progress stands there with what is missed, and not as a number alone."""
+    run = {"job": "7", "run": "7.1", "user": "eve", "account": "llm", "gpus": 4, "silent_s": 7200, "gpu_hours": 8.0,
+           "flag": "has shown no checkpoint for 2 h"}  # fmt: skip
+    reader.page.route("**/api/v1/now", lambda route: route.fulfill(json={**route.fetch().json(), "silent_runs": 1}))
+    reader.page.route("**/api/v1/squatters", lambda route: route.fulfill(json={"runs": [run]}))
+    page = reader.open("/")
+    row = page.inner_text("tr[data-key='7.1']")
+    for word in ("7", "eve", "llm", "8.0 GPU-h in 2\u00a0h", "no checkpoint"):
+        assert word in row
+
+
+def test_a_jobs_page_does_not_wait_for_the_runs_forward(reader: Reader) -> None:
+    """What is recorded is shown while the scheduler is still run; then the forecast stands there."""
+    waiting: list[Any] = []
+
+    def keep(route: Any) -> None:
+        waiting.append(route)
+
+    reader.page.route("**/api/v1/jobs/40/when", keep)
+    page = reader.open("/jobs/40")
+    assert page.locator("ol.blockers li").count() >= 1
+    assert "The scheduler is being run forward" in reader.text()
+    while not waiting:
+        page.wait_for_timeout(20)
+    for route in waiting:
+        route.fulfill(json={"id": "40", "sentence": "half start it by noon", "runs": 50, "age_s": 3, "because": "",
+                            "trust": ""})  # fmt: skip
+    page.wait_for_selector("text=half start it by noon")
+    assert "is being run forward" not in reader.text()
+
+
+def test_a_person_with_a_keyboard_alone_gets_from_now_to_why(reader: Reader) -> None:
+    """Tab and Enter: the queue, the first job that waits, what keeps it."""
+    page = reader.page
+
+    def tab_to(selector: str) -> None:
+        for _ in range(200):
+            page.keyboard.press("Tab")
+            if page.evaluate("at => document.activeElement.matches(at)", selector):
+                outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+                assert outline != "none", "one sees where one is"
+                return
+        raise AssertionError(f"nobody gets to {selector} with Tab")
+
+    tab_to("nav a[href='/queue']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('Queue')")
+    tab_to("a[href='/queue?show=waiting']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("tbody td:has-text('waiting')")
+    tab_to("tbody a[href^='/jobs/']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("ol.blockers li")
+
+
 def test_the_nodes_are_walked_with_arrows_and_opened_with_enter(reader: Reader) -> None:
     page = reader.page
     page.locator(".tiles a").first.focus()

@@ -319,7 +319,7 @@ class _Reader:
         """Seconds, of one that still runs those up to the end of the story."""
         if "ran_s" in run or run["started_s"] is None or run["ended_s"] is not None:
             return float(run.get("ran_s", 0.0))
-        return max(0.0, self._now / SECOND - run["started_s"])
+        return max(0.0, self._now / SECOND - float(run["started_s"]))
 
 
 _FACTS = {
