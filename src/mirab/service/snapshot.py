@@ -129,7 +129,7 @@ def thaw(data: bytes) -> Any:
 
 
 def _empty(module: str, name: str) -> Any:
-    kind = admitted(module, name)
+    kind: Any = admitted(module, name)
     return kind.__new__(kind)
 
 
