@@ -31,7 +31,7 @@ MINIMUM_S = 4
 WRAPPER = '#!/bin/sh\n[ -e {flag} ] && sleep 8\nexec {real} "$@"\n'
 SETTLE_S = 300.0
 BACKLOG = 20
-"""Nothing is submitted while so many jobs wait: else a long storm leaves more work than can end in the time after it."""
+"""Nothing is submitted while so many jobs wait: else a long storm leaves more than can end in the time after it."""
 HEAL_S = 40.0
 """So often it is looked after a cluster on which something is left."""
 STATE_S = 8.0
