@@ -20,6 +20,7 @@ LAYERS = ("model", "core", "control", "sim", "study")
 COMPILED = (
     "core/*.py",
     "control/cycle.py",
+    "sim/agenda.py",
     "sim/backend.py",
     "study/ledger.py",
     "study/measures.py",
