@@ -223,6 +223,6 @@ def test_client_commands_import_nothing_heavy(name: str) -> None:
 
 
 def test_a_job_of_the_double_is_one_of_the_api() -> None:
-    from mirab.service.schemas import Job
+    from mirab.service.forms.jobs import Job
 
     assert set(job()) == set(Job.model_fields)

@@ -9,7 +9,7 @@ import pytest
 
 from mirab.cli.batchscript import read_script
 from mirab.cli.request import Surroundings, Wish, WishError, exported, gathered, job_request
-from mirab.service.schemas import SubmitRequest
+from mirab.service.forms.jobs import SubmitRequest
 
 
 def request(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mirab.service.schemas import SubmitRequest
+from mirab.service.forms.jobs import SubmitRequest
 from tests.cli.conftest import Mirab
 from tests.cli_live.double import Answer, Asked, Double, job, problem
 

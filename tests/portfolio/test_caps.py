@@ -63,7 +63,7 @@ def test_they_are_set_and_lifted_by_a_command(tmp_path: Path, mirab: Mirab) -> N
     assert mirab(*set_, "--gpus-max", "none", "--gang-gpus-max", "8", "--min-runtime-cap", "2h").code == 0
     budgets = read_cluster_file(path).budgets
     assert budgets is not None
-    assert [budget.caps() for budget in budgets.roots] == [{"gang_gpus_max": "8", "min_runtime_cap": "2h"}] * 2
+    assert [budget.caps() for budget in budgets.roots] == [{"gang_gpus_max": 8, "min_runtime_cap": "2h"}] * 2
     log = mirab("budget", "log", str(path), "red").out
     assert "red most GPUs at once 16 -> –" in log
     assert "red longest minimum 90m -> 2h" in log

@@ -12,6 +12,7 @@ from mirab.model.units import WHOLE
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.budgets import read_budgets, version_of
 from mirab.service.desk.errors import DeskError
+from mirab.service.forms.sharing import BudgetNode
 from tests.service.house import ADA, BUDGETS, MIA, OPS, ROOT, Bench
 
 TREE: dict[str, Any] = {
@@ -154,3 +155,14 @@ def test_review_and_owner_are_changes_too(bench: Bench) -> None:
         "share": "25%", "owner": "ken", "review": "2030-01-01", "equal_users": False
     }  # fmt: skip
     assert "vision/image equal_users True -> False" in bench.audit(action="budget.set")[0].after
+
+
+def test_caps_go_through_the_form_and_back(bench: Bench) -> None:
+    tree = {**TREE, "vision": {**TREE["vision"], "gpus_max": 16, "min_runtime_cap": "4h", "gang_gpus_max": 8}}
+    change(bench, ROOT, tree)
+    told = bench.desk.budgets().tree["vision"]
+    assert (told["gpus_max"], told["min_runtime_cap"], told["gang_gpus_max"]) == (16, "4h", 8)
+    assert BudgetNode.model_validate(told).gang_gpus_max == 8
+    assert bench.audit(action="budget.set")[0].after.endswith(
+        "vision gpus_max none -> 16; vision min_runtime_cap none -> 4h; vision gang_gpus_max none -> 8"
+    )

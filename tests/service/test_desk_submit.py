@@ -234,7 +234,7 @@ def test_a_dry_run_says_when_it_would_be_refused(bench: Bench) -> None:
 
 
 def test_a_form_takes_any_request_with_its_fields() -> None:
-    from mirab.service.schemas import SubmitRequest
+    from mirab.service.forms.jobs import SubmitRequest
 
     request = SubmitRequest(account="llm", argv=["true"], gpus_per_node=2, progress="30m")
     made = SubmitForm.of(request)

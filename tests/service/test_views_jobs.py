@@ -10,7 +10,7 @@ from mirab.model import reasons
 from mirab.model.events import Outcome
 from mirab.model.reasons import HoldReason, WaitReason
 from mirab.service.api.ports import JobFilter
-from mirab.service.schemas import Job
+from mirab.service.forms.jobs import Job
 from mirab.service.views import Views
 from mirab.service.views.waiting import CODES
 from tests.service.house import ADA, BOB, EVE, MIA, OPS, Bench

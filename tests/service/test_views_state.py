@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from mirab.model.units import DAY, HOUR, MINUTE, WorkloadId
-from mirab.service.schemas import Node, ShareAccount
+from mirab.service.forms.machines import Node
+from mirab.service.forms.sharing import ShareAccount
 from mirab.service.views import Views
 from mirab.service.views.moments import iso
 from mirab.service.views.squatters import Silence

@@ -158,8 +158,8 @@ def _sync_terms(entry: Any, budget: Budget) -> None:
     for name in CAPS:
         if name not in caps:
             entry.pop(name, None)
-        elif caps[name] != _cap(name, str(entry.get(name, ""))):
-            entry[name] = caps[name]
+        elif str(caps[name]) != _cap(name, str(entry.get(name, ""))):
+            entry[name] = str(caps[name])
     formerly = entry.get("formerly", [])
     given = tuple(map(str, formerly)) if isinstance(formerly, list) else (str(formerly),)
     if given != budget.formerly:

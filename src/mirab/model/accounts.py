@@ -43,9 +43,9 @@ class Budget:
     min_runtime_cap: Duration | None = None
     gang_gpus_max: int | None = None
 
-    def caps(self) -> dict[str, str]:
-        """The caps that it has, as they are written: ``{"gpus_max": "16", "min_runtime_cap": "4h"}``."""
-        told = {name: str(cap) for name in ("gpus_max", "gang_gpus_max") if (cap := getattr(self, name)) is not None}
+    def caps(self) -> dict[str, int | str]:
+        """The caps that it has, as they are written: ``{"gpus_max": 16, "min_runtime_cap": "4h"}``."""
+        told = {name: cap for name in ("gpus_max", "gang_gpus_max") if (cap := getattr(self, name)) is not None}
         if self.min_runtime_cap is not None:
             told["min_runtime_cap"] = exact_duration(self.min_runtime_cap)
         return told

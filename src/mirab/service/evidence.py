@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mirab.service.fields import Moment
-from mirab.service.schemas import JobState, Reply
+from mirab.service.forms.base import Reply
+from mirab.service.forms.jobs import JobState
 
 
 class Blocker(Reply):

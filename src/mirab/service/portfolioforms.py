@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field
 
 from mirab.service.fields import AccountText, DurationText, Moment, Name, Sentence, ShareText, whole
-from mirab.service.schemas import BudgetNode, Reply, Request
+from mirab.service.forms.base import Reply, Request
+from mirab.service.forms.sharing import BudgetNode
 
 Text = Annotated[str, Field(max_length=256 << 10)]
 

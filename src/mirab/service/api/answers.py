@@ -10,7 +10,7 @@ from mirab.service.api.jobs import MISSING, Id, no_job
 from mirab.service.api.needs import Service, needs
 from mirab.service.auth.principal import Principal
 from mirab.service.evidence import Calibration, WhenAnswer, WhyAnswer
-from mirab.service.schemas import SubmitRequest
+from mirab.service.forms.jobs import SubmitRequest
 
 router = APIRouter(prefix="/api/v1", tags=["why and when"])
 

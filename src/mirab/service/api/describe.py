@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from mirab.service.api.needs import action_of
 from mirab.service.api.problems import MEDIA_TYPE
 from mirab.service.auth.rules import RULES, Rule, Scope
-from mirab.service.schemas import Problem
+from mirab.service.forms.people import Problem
 
 REFERENCE = {"$ref": "#/components/schemas/Problem"}
 EVERYWHERE = (400, 403, 408, 413, 421, 422, 500)

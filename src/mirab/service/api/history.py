@@ -15,7 +15,8 @@ from mirab.service.api.stream import Filter, events
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.fields import JOB_PATTERN, NAME_PATTERN
-from mirab.service.schemas import Audit, AuditPage, Decision, Decisions
+from mirab.service.forms.machines import Decision, Decisions
+from mirab.service.forms.people import Audit, AuditPage
 
 router = APIRouter(prefix="/api/v1", tags=["history"])
 

@@ -21,15 +21,8 @@ from mirab.service.api.problems import ProblemError, not_found, printable, readi
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.fields import JOB_PATTERN, NAME_PATTERN
-from mirab.service.schemas import (
-    DryRun,
-    Job,
-    JobDetail,
-    Jobs,
-    SubmitRequest,
-    Submitted,
-    Why,
-)
+from mirab.service.forms.base import Why
+from mirab.service.forms.jobs import DryRun, Job, JobDetail, Jobs, SubmitRequest, Submitted
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 

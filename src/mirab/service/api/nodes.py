@@ -11,7 +11,8 @@ from mirab.service.api.parts import Parts
 from mirab.service.api.problems import ProblemError, not_found
 from mirab.service.auth.principal import Principal
 from mirab.service.fields import NAME_PATTERN
-from mirab.service.schemas import Node, NodeReport, Nodes, Squatters, Why
+from mirab.service.forms.base import Why
+from mirab.service.forms.machines import Node, NodeReport, Nodes, Squatters
 
 router = APIRouter(prefix="/api/v1", tags=["nodes"])
 

@@ -14,7 +14,7 @@ from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal, checked, format_grant
 from mirab.service.auth.rules import RULES
 from mirab.service.auth.tokens import is_local
-from mirab.service.schemas import GrantModel, NewToken, Token, TokenMade, Tokens, WhoAmI
+from mirab.service.forms.people import GrantModel, NewToken, Token, TokenMade, Tokens, WhoAmI
 
 router = APIRouter(prefix="/api/v1", tags=["people"])
 

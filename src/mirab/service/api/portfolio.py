@@ -20,6 +20,7 @@ from mirab.service.desk.changing import Proposal
 from mirab.service.desk.exceptions import Wish
 from mirab.service.desk.portfolio import Portfolio
 from mirab.service.fields import DurationText
+from mirab.service.forms.base import Why
 from mirab.service.portfolioforms import (
     BudgetHistory,
     ChangesetKept,
@@ -32,7 +33,6 @@ from mirab.service.portfolioforms import (
     RolloutLine,
     RolloutWanted,
 )
-from mirab.service.schemas import Why
 from mirab.service.views.trial import NAME
 from mirab.service.views.windowed import ReportError
 from mirab.study.budgethistory import Logged, logged

@@ -15,16 +15,9 @@ from mirab.model.units import Instant
 from mirab.service.auth.principal import Principal
 from mirab.service.auth.tokens import TokenStore
 from mirab.service.evidence import Calibration, WhenAnswer, WhyAnswer
-from mirab.service.schemas import (
-    Job,
-    JobDetail,
-    Jobs,
-    Node,
-    Nodes,
-    Shares,
-    Squatters,
-    SubmitRequest,
-)
+from mirab.service.forms.jobs import Job, JobDetail, Jobs, SubmitRequest
+from mirab.service.forms.machines import Node, Nodes, Squatters
+from mirab.service.forms.sharing import Shares
 
 
 class DeskPort(Protocol):

@@ -12,7 +12,7 @@ from mirab.service.api.problems import ProblemError, not_found
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.fields import NAME_PATTERN
-from mirab.service.schemas import BudgetChange, BudgetNode, BudgetTree, Shares
+from mirab.service.forms.sharing import BudgetChange, BudgetNode, BudgetTree, Shares
 
 router = APIRouter(prefix="/api/v1", tags=["shares and budgets"])
 

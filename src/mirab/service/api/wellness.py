@@ -12,7 +12,7 @@ from mirab.service.api.needs import Service, needs
 from mirab.service.api.problems import ProblemError
 from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
-from mirab.service.schemas import Health, Version
+from mirab.service.forms.people import Health, Version
 
 router = APIRouter(tags=["the service"])
 

@@ -28,6 +28,7 @@ from mirab.service.desk.office import BRIEF, Office, audited
 from mirab.service.inbox import Entry
 from mirab.study.budgetedits import TermChange, difference, term_changes
 from mirab.study.budgethistory import BudgetConflictError, Draft, History, recorded
+from mirab.study.budgettext import value_text
 
 ANY_VERSION = "*"
 LARGEST = 256 << 10
@@ -261,10 +262,10 @@ def _one(change: TermChange) -> str:
         if change.before is None:
             return f"{change.path} is new"
         return f"{change.path} is gone" if change.after is None else f"{change.before} is now {change.after}"
-    return f"{change.path} {change.term} {_value(change.before)} -> {_value(change.after)}"
+    return f"{change.path} {change.term} {_value(change.term, change.before)} -> {_value(change.term, change.after)}"
 
 
-def _value(value: object) -> str:
+def _value(term: str, value: object) -> str:
     if value is None or value == "":
         return "none"
-    return format_share(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return str(value) if isinstance(value, bool) else value_text(term, value)

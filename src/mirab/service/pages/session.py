@@ -11,8 +11,8 @@ from mirab.service.api.people import show_caller
 from mirab.service.api.problems import ProblemError
 from mirab.service.auth.principal import Principal
 from mirab.service.auth.tokens import digest_of
+from mirab.service.forms.people import WhoAmI
 from mirab.service.pages.shapes import Session
-from mirab.service.schemas import WhoAmI
 
 router = APIRouter(prefix="/api/v1", tags=["the pages"])
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from mirab.service.fields import Moment
-from mirab.service.schemas import WhoAmI
+from mirab.service.forms.people import WhoAmI
 
 
 class Told(BaseModel):

@@ -16,7 +16,7 @@ from mirab.model.records import JobSpec as Spec
 from mirab.model.units import SECOND, Duration, Instant
 from mirab.service.desk.dependencies import Dependency, format_dependencies
 from mirab.service.desk.holding import hold_of, read
-from mirab.service.schemas import Job, JobDetail, JobSpec, Run
+from mirab.service.forms.jobs import Job, JobDetail, JobSpec, Run
 from mirab.service.views.moments import iso
 from mirab.service.views.waiting import CODES, NEW, NEW_SENTENCE, reason_of_pending
 from mirab.study import words

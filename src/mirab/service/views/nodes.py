@@ -11,7 +11,7 @@ from mirab.core.runs import Run
 from mirab.core.state import State
 from mirab.model.resources import nodes_of
 from mirab.model.units import FOREVER, Instant, NodeName
-from mirab.service.schemas import Node
+from mirab.service.forms.machines import Node
 from mirab.service.views.moments import iso
 
 TROUBLED = {

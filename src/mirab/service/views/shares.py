@@ -14,7 +14,7 @@ from mirab.core.state import State
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, Instant, UserName, WorkloadId
 from mirab.service.forecaster import Batch
-from mirab.service.schemas import ShareAccount, ShareUser
+from mirab.service.forms.sharing import ShareAccount, ShareUser
 from mirab.service.views.accruals import Got
 from mirab.service.views.moments import iso
 

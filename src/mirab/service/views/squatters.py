@@ -22,7 +22,7 @@ from mirab.model.events import Event, RunContinued, RunEnded, RunStarted
 from mirab.model.plans import Plan
 from mirab.model.units import HOUR, SECOND, Duration, Instant, RunId, WorkloadId
 from mirab.service.desk.book import workload_of
-from mirab.service.schemas import Squatter
+from mirab.service.forms.machines import Squatter
 from mirab.service.views.moments import iso
 from mirab.study.formats import span
 

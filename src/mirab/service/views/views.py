@@ -12,7 +12,9 @@ from mirab.model.codec import decode
 from mirab.model.records import JobRow
 from mirab.model.units import Instant
 from mirab.service.api.ports import JobFilter
-from mirab.service.schemas import Job, JobDetail, Jobs, Node, Nodes, Shares, Squatters
+from mirab.service.forms.jobs import Job, JobDetail, Jobs
+from mirab.service.forms.machines import Node, Nodes, Squatters
+from mirab.service.forms.sharing import Shares
 from mirab.service.views import chronicle, jobs, nodes, present, shares, squatters
 from mirab.service.views.answers import Answers
 from mirab.service.views.jobs import Why
