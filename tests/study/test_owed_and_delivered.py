@@ -304,3 +304,30 @@ def test_a_reservation_that_is_cancelled_is_charged_no_more() -> None:
     report = scene.report()
     assert report["by_account"]["red"]["charged"] == 6.0
     assert report["metrics"]["held_idle_ratio"] == round(8 * 3 / 240, 6)
+
+
+def test_a_renamed_team_is_one_row() -> None:
+    """With what it was owed before and after; work that is sent in under the old name counts for it, too."""
+    scene = ten_gpus()
+    scene.submit("a", nodes=4)
+    scene.start("a", 6 * HOUR_S, range(4))
+    crimson = Budgets((Budget("crimson", WHOLE // 2, formerly=("red",)), Budget("blue", WHOLE // 2)))
+    scene.cycle(12 * HOUR_S, BudgetsChanged(ms(12 * HOUR_S), crimson))
+    scene.submit("b", at=18 * HOUR_S, nodes=1)
+    scene.start("b", 18 * HOUR_S, [5])
+    accounts = scene.report()["by_account"]
+    assert "red" not in accounts
+    assert (accounts["crimson"]["owed"], accounts["crimson"]["delivered"]) == (102.0, 78.0)
+
+
+def test_a_merged_team_keeps_its_row_and_what_comes_later_is_the_heirs() -> None:
+    scene = ten_gpus()
+    scene.submit("a", nodes=4)
+    scene.start("a", 0, range(4))
+    one = Budgets((Budget("blue", WHOLE, formerly=("red",)),))
+    scene.cycle(12 * HOUR_S, BudgetsChanged(ms(12 * HOUR_S), one))
+    scene.submit("b", at=18 * HOUR_S, nodes=2)
+    scene.start("b", 18 * HOUR_S, [5, 6])
+    accounts = scene.report()["by_account"]
+    assert (accounts["red"]["owed"], accounts["red"]["charged"]) == (48.0, 96.0)
+    assert (accounts["blue"]["owed"], accounts["blue"]["charged"]) == (12.0, 12.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from dataclasses import replace
 
 from mypy_extensions import mypyc_attr
 
@@ -11,7 +12,7 @@ from mirab.model.policy import Exemption, Reservation
 from mirab.model.units import AccountPath, ChargeRate, Instant
 from mirab.study.demand import PoolSet
 from mirab.study.owed import Leaf
-from mirab.study.shares import leaf_of, leaf_shares
+from mirab.study.shares import REST, leaf_of, leaf_shares
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
@@ -52,6 +53,7 @@ class Ledger:
 
     def __init__(self, budgets: Budgets, capacity: list[ChargeRate], now: Instant) -> None:
         self._budgets = budgets
+        self._heirs = budgets.heirs()
         self._exemptions: dict[str, Exemption] = {}
         self._paying: dict[AccountPath, Leaf] = {}
         self._claims: dict[str, Claim] = {}
@@ -65,7 +67,7 @@ class Ledger:
         """The leaf that pays for an account's work; one of share 0 if the budgets do not know it."""
         known = self._paying.get(account)
         if known is None:
-            path = leaf_of(account, self._shares)
+            path = leaf_of(self._heirs.get(account, account), self._shares)
             if path not in self.leaves:
                 self.leaves[path] = Leaf(path, 0, now)
             known = self._paying[account] = self.leaves[path]
@@ -80,14 +82,35 @@ class Ledger:
         self._renew(now)
 
     def set_budgets(self, budgets: Budgets, now: Instant) -> None:
+        """A leaf that is renamed goes on under its new path. One that is merged into another keeps what it has and what
+        it runs in a row of its own; what comes later is the other's."""
         self._budgets = budgets
+        self._heirs = budgets.heirs(self._heirs)
+        self._exemptions = {key: self._follow(exemption) for key, exemption in self._exemptions.items()}
+        shares = leaf_shares(budgets)
+        leaves: dict[AccountPath, Leaf] = {}
+        for path, leaf in self.leaves.items():
+            now_at = self._path_of(path, shares)
+            leaf.path = path if now_at in self.leaves or now_at in leaves else now_at
+            leaves[leaf.path] = leaf
+        self.leaves = leaves
         self.renew_shares(now)
+
+    def _path_of(self, path: AccountPath, shares: dict[AccountPath, int]) -> AccountPath:
+        """Where the heir of a leaf's account pays; the path itself where there is none."""
+        heir = self._heirs.get(AccountPath(path.removesuffix(f"/{REST}")))
+        return path if heir is None else leaf_of(heir, shares)
+
+    def _follow(self, exemption: Exemption) -> Exemption:
+        account, donor = AccountPath(exemption.account), AccountPath(exemption.donor)
+        heirs = self._heirs
+        return replace(exemption, account=heirs.get(account, account), donor=heirs.get(donor, donor))
 
     def grant(self, exemption: Exemption, now: Instant) -> None:
         """An exception: extra shares begin and end by themselves (see `next_turn`)."""
         if exemption.kind != "extra-share":
             return
-        self._exemptions[exemption.id] = exemption
+        self._exemptions[exemption.id] = self._follow(exemption)
         self._turn_at(exemption.begin, exemption.end, now)
         self.renew_shares(now)
 
