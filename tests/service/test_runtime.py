@@ -137,6 +137,7 @@ def test_the_file_may_add_nodes_change_the_policy_and_the_budgets(
     assert state.policy.window == 3 * 24 * 3_600_000
     assert [budget.share for budget in state.budgets.roots] == [200_000_000, 500_000_000]
     assert list(state.running) == ["1"]
+    until(lambda: service.store.audit()[0])
     entries, _ = service.store.audit()
     told = [(entry.who, entry.target) for entry in entries]
     assert {target for _, target in told} == {"ClusterChanged", "PolicyChanged", "BudgetsChanged"}
