@@ -12,7 +12,7 @@ from mirab.core.trial import Trial
 from mirab.core.victims import eligible
 from mirab.model.reasons import AtCap, GangTooLarge, QuotaFull, SavingUp, WaitReason
 from mirab.model.resources import nodes_of
-from mirab.model.units import UNIT, WHOLE, NodeMask
+from mirab.model.units import FOREVER, UNIT, WHOLE, NodeMask
 
 
 def barrier(trial: Trial, queue: Queue) -> WaitReason | None:
@@ -59,6 +59,25 @@ def at_cap(trial: Trial, queue: Queue) -> AtCap | GangTooLarge | None:
             if held + wanted > account.gpus_max:
                 return AtCap(account.path, account.gpus_max, held, wanted)
     return None
+
+
+def below_caps(trial: Trial, charged: bool) -> list[Queue]:
+    """Queues that were at a cap and are not any more."""
+    found: list[Queue] = []
+    room: dict[Account, int] = {}
+    for queue in trial.state.at_cap:
+        leaf = queue.user.account
+        if queue.info.charged is charged:
+            if leaf not in room:
+                caps = [above for above in leaf.capped if above.gpus_max is not None]
+                room[leaf] = min((_room(trial, above) for above in caps), default=FOREVER)
+            if queue.info.shape.gpus <= room[leaf]:
+                found.append(queue)
+    return found
+
+
+def _room(trial: Trial, account: Account) -> int:
+    return FOREVER if account.gpus_max is None else account.gpus_max - trial.gpus_used(account) - _kept(trial, account)
 
 
 def _kept(trial: Trial, account: Account) -> int:

@@ -5,7 +5,7 @@ Pure: the state is read, a `Trial` is written, a `Plan` comes out. No clock, no 
 
 from __future__ import annotations
 
-from mirab.core.barriers import at_cap, barrier, take_from_own
+from mirab.core.barriers import at_cap, barrier, below_caps, take_from_own
 from mirab.core.clearing import Clearing, NoClearing
 from mirab.core.drains import serve_drains, serve_late, serve_unwanted
 from mirab.core.explain import blocked_reason, never_fits
@@ -105,7 +105,8 @@ def _join_all(trial: Trial, turns: Turns) -> None:
             trial.wake(ripe_at)
     if trial.news:
         _join_gangs(trial, turns)
-        _join_below_cap(trial, turns)
+        for queue in below_caps(trial, charged=True):
+            turns.join(queue)
 
 
 def _join_gangs(trial: Trial, turns: Turns) -> None:
@@ -115,13 +116,6 @@ def _join_gangs(trial: Trial, turns: Turns) -> None:
         return
     for queue, missing in trial.state.short.items():
         if missing <= free and _may_have_hold(trial, queue.user.account):
-            turns.join(queue)
-
-
-def _join_below_cap(trial: Trial, turns: Turns) -> None:
-    """Queues whose account was at its cap, and is not any more."""
-    for queue in trial.state.at_cap:
-        if queue.info.charged and at_cap(trial, queue) is None:
             turns.join(queue)
 
 
@@ -232,6 +226,12 @@ def _needs_reason(trial: Trial, queue: Queue) -> bool:
     return pending is not None and pending.waiting is None
 
 
+def _knows_why(trial: Trial, pending: Pending) -> bool:
+    """Whether it has been told lately why it waits, and it is not a cap that it is below now."""
+    told = pending.waiting
+    return told is not None and told.again_at > trial.now and not isinstance(told.reason, AtCap)
+
+
 def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
     pending = trial.head(queue)
     if pending is None:
@@ -243,7 +243,7 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
         if no_hold is None:
             return True
         again_at = trial.now + trial.policy.hold_review
-    elif plan.ripe_at is None and pending.waiting is not None and pending.waiting.again_at > trial.now:
+    elif plan.ripe_at is None and _knows_why(trial, pending):
         return False
     if plan.ripe_at is not None:
         again_at = min(again_at, plan.ripe_at)
@@ -261,6 +261,7 @@ def _serve_uncharged(trial: Trial) -> None:
     if not trial.state.waiting_sizes[False]:
         return
     new = [queue for queue in trial.state.unexplained if not queue.info.charged]
+    new += below_caps(trial, charged=False) if trial.news else []
     roomy = trial.roomy_shapes(charged=False) if trial.news else []
     if new or roomy:
         turns = Turns(trial, Rules(by_uncharged_usage, _serve_one_uncharged, trial.lets_in_beside_headroom))

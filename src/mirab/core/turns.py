@@ -59,11 +59,14 @@ class Turns:
             queues[queue] = True
 
     def join_for_room(self, info: ShapeInfo) -> None:
-        """The queues of a shape that there is room for, and nothing else is news for them."""
+        """The queues of a shape that there is room for, and nothing else is news for them. Those that wait at a cap
+        join by themselves when there is room below it."""
         self._came[info] = None
+        at_cap = self._trial.state.at_cap
         for waiting in info.queues.values():
             for queue in waiting.values():
-                self._queues.setdefault(queue.user.account, {}).setdefault(queue, False)
+                if queue not in at_cap:
+                    self._queues.setdefault(queue.user.account, {}).setdefault(queue, False)
 
     def take(self) -> Queue | None:
         """Give everybody their turn. Under strict order, the queue that blocks all others, if one does."""
