@@ -252,7 +252,7 @@ def test_a_copy_works_and_leaves_nothing() -> None:
 
 
 def test_an_instant_that_has_passed_is_no_bound() -> None:
-    """The hold is over and the gang still waits: what keeps it named no time, and a promise of "now" would be broken."""
+    """The hold is over and the gang still waits: what keeps it named no time, and "now" would be a broken promise."""
     state, _, gang = one_waits()
     state.advance(state.holds[gang].until)
     assert bound_of(state, gang) is None
