@@ -148,7 +148,9 @@ def test_the_answer_is_json_and_text_and_the_same_each_time() -> None:
 
 def test_the_command(mirab: Mirab, tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
-    log.write_text("id,submit_s,account,user,nodes,gpus_per_node,run_s,min_runtime_s\na,0,red,ann,1,2,7200,3600\nb,86400,red,ann,1,1,60,0\n")
+    log.write_text(
+        "id,submit_s,account,user,nodes,gpus_per_node,run_s,min_runtime_s\na,0,red,ann,1,2,7200,3600\nb,86400,red,ann,1,1,60,0\n"
+    )
     told = mirab("advise", log, "--price", "3", "--json", tmp_path / "a.json")
     assert told.code == 0, told.err
     assert "Nothing is applied" in told.out
