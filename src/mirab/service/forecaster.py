@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 BUDGET = 8.0
 """Seconds of one core for a batch: what has not started in a run's part of it is told as later than that went. Where
 little waits a batch takes much less: a run ends when all have started."""
-DEADLINE = 25.0
+DEADLINE = 45.0
 """Seconds after which no further run begins, on a machine that is busy: then there are fewer."""
 ASKED = 0.25
 """For one request that somebody waits for: this part of both."""
