@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mirab.core.meter import Meter
-from mirab.model.events import Outcome, RunAdopted, RunEnded, RunStarted, WorkloadSubmitted
-from mirab.model.policy import POLICIES
+from mirab.model.events import Outcome, ReservationApproved, RunAdopted, RunEnded, RunStarted, WorkloadSubmitted
+from mirab.model.policy import POLICIES, Reservation
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, UNIT, RunId, WorkloadId
 from tests.properties.test_adoption import World
@@ -56,3 +56,30 @@ def test_what_the_engine_started_by_itself_is_charged_since_the_ledger_began() -
     submitted = WorkloadSubmitted(0, workload("w", RED, 0))
     world.happen(submitted, RunAdopted(HOUR, RUN, WorkloadId("w"), given, 0, HOUR))
     assert used(world) == GPUS * HOUR
+
+
+def test_an_end_before_the_reservation_was_over_gives_back_nothing_that_was_not_charged() -> None:
+    """The reservation paid until its end; that the run had ended long before is told an hour later."""
+    world = World(POLICIES["budget"])
+    reservation = Reservation("r", RED, 1, GPUS, HOUR, 2 * HOUR, "ana", "ben", "a demo")
+    world.happen(ReservationApproved(0, reservation))
+    world.decide(HOUR)
+    world.known("w", RED)
+    world.happen(RunStarted(HOUR, RUN))
+    assert world.state.runs[RUN].reservation == "r"
+    world.decide(2 * HOUR)
+    assert world.state.runs[RUN].reservation is None
+    world.decide(3 * HOUR)
+    world.happen(RunEnded(90 * MINUTE, RUN, Outcome.COMPLETED))
+    meter = world.state.accounts[RED].usage
+    assert isinstance(meter, Meter)
+    assert meter.total(world.state.now) == GPUS * UNIT * HOUR
+
+
+def test_what_the_engine_started_and_ended_before_the_ledger_knew_costs_nothing() -> None:
+    world = World(POLICIES["budget"])
+    world.decide(2 * HOUR)
+    submitted = WorkloadSubmitted(0, workload("w", RED, 0))
+    world.happen(submitted, RunAdopted(2 * HOUR, RUN, WorkloadId("w"), Allocation(0, 1, GPUS), 0, HOUR))
+    world.happen(RunEnded(HOUR, RUN, Outcome.COMPLETED))
+    assert used(world) == 0

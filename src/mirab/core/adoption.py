@@ -34,6 +34,7 @@ def run_adopted(state: State, event: events.RunAdopted) -> None:
     run.charged, run.adopted = charged, True
     state.occupy(run)
     begin(state, run, event.started_at)
+    run.charged_since = event.at
     charge_late(state, run, event.at, +1)
 
 

@@ -100,7 +100,8 @@ def run_started(state: State, event: facts.RunStarted) -> None:
         return
     run.vouched = event.checkpoints_vouched
     begin(state, run, state.now)
-    charge_late(state, run, max(event.at, run.requested_at), +1)
+    run.charged_since = max(event.at, run.charged_since)
+    charge_late(state, run, run.charged_since, +1)
 
 
 def charge_late(state: State, run: Run, at: Instant, sign: int) -> None:
@@ -164,7 +165,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
         if event.outcome is Outcome.NODE_FAIL:
             credit(state, run, event)
         if event.outcome is not Outcome.NODE_FAIL or event.lost is not None:
-            charge_late(state, run, max(event.at, run.requested_at), -1)
+            charge_late(state, run, max(event.at, run.charged_since), -1)
     state.banks[run.allocation.pool].give(run.allocation)
     state.cover(run)
     state.late.pop(run.id, None)

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 # --- budgets --------------------------------------------------------------------------------------------------------
 def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
-    """Everybody leaves the queues while the tree changes, and queues anew. Where accounts are succeeded by others,
-    those for whom nodes are held do so, too; they keep their nodes."""
+    """Everybody leaves the queues while the tree changes, and queues anew."""
     going = successions(state, event.budgets)
-    waiting = _leave_queues(state, holders=bool(going))
+    waiting = _leave_queues(state)
     if going:
         succeed(state, event.budgets, going, waiting)
     state.install(event.budgets)
@@ -60,14 +59,13 @@ def rehome(state: State, run: Run) -> None:
 def requeue_all(state: State) -> None:
     """The tree or the contract changed: everybody queues anew, with the same seniority; holds stay.
 
-    All leave before the first comes back, so that no queue lives on with what held before.
+    All leave before the first comes back, those with a hold too, so that no queue lives on with what held before.
     """
-    _queue_anew(state, _leave_queues(state, holders=False))
+    _queue_anew(state, _leave_queues(state))
 
 
-def _leave_queues(state: State, holders: bool) -> list[Pending]:
-    """Everybody but those for whom nodes are held, or (`holders`) these, too."""
-    leaving = [pending for pending in state.pending.values() if holders or pending.workload.id not in state.holds]
+def _leave_queues(state: State) -> list[Pending]:
+    leaving = list(state.pending.values())
     for pending in leaving:
         hold = state.holds.get(pending.workload.id)
         if hold is not None:
@@ -145,6 +143,7 @@ def end_reservation(state: State, reservation_id: str) -> None:
 def leave_reservation(state: State, run: Run) -> None:
     """It goes on after the reservation that paid for it: from now on like any other run."""
     run.reservation = None
+    run.charged_since = state.now
     if run.charged:
         run.rate = charge_rate(run.workload.shape, state.cluster.pools[run.allocation.pool])
         if run.started_at is not None:

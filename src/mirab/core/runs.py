@@ -21,6 +21,7 @@ class Run:
 
     Attributes:
         rate: what it charges its account, in milli-units (0: prepaid by a reservation, or uncharged).
+        charged_since: its account is charged for it from then on, if it is: no end that is told late lies before.
         requested_at: when it was decided; started_at: when it really ran (None: still starting, and protected).
         protected_until: the end of its minimum; `FOREVER` while that is not known.
         committed_until: its commitment counts up to here.
@@ -35,8 +36,9 @@ class Run:
     """
 
     __slots__ = (
-        "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "checkpoint_at",
-        "committed_until", "excused_until", "guest_until", "id", "min_runtime", "protected_until", "rate", "recalled",
+        "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "charged_since",
+        "checkpoint_at", "committed_until", "excused_until", "guest_until", "id", "min_runtime", "protected_until",
+        "rate", "recalled",
         "requested_at", "reservation", "slots", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
         "workload",
     )  # fmt: skip
@@ -53,7 +55,7 @@ class Run:
         self.rate = rate
         self.min_runtime = min_runtime
         self.charged = rate > 0
-        self.requested_at = now
+        self.requested_at = self.charged_since = now
         self.started_at: Instant | None = None
         self.protected_until: Instant = FOREVER
         self.committed_until: Instant = 0

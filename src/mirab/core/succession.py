@@ -32,6 +32,7 @@ def successions(state: State, budgets: Budgets) -> dict[Account, AccountPath]:
 def succeed(state: State, budgets: Budgets, going: dict[Account, AccountPath], waiting: Iterable[Pending]) -> None:
     """Let the heirs go on for the accounts `going`. Nobody waits in a queue meanwhile: `waiting` are all who did."""
     succession = _Succession(state, going)
+    succession.part()
     for path, share, parent in rows(budgets):
         succession.fill(path, share, state.accounts[parent] if parent else None)
     succession.finish(waiting)
@@ -49,6 +50,11 @@ class _Succession:
         self.going = going
         self.before = dict(state.accounts)
         self.heir: dict[Account, Account] = {}
+
+    def part(self) -> None:
+        """Those that go elsewhere have no account's name until they are there, since others may come to theirs."""
+        for number, source in enumerate(self.going):
+            self._name(source, AccountPath(f"/{number}"))
 
     def fill(self, path: AccountPath, share: int, above: Account | None) -> None:
         """Bring those that end at a path there; where nobody is then, an account is born."""
@@ -111,7 +117,7 @@ class _Succession:
                 account.count_in(source, now, +1)
 
     def _name(self, account: Account, path: AccountPath) -> None:
-        """Its path, its lineage, and those of all below it; those that go elsewhere are called as before until then."""
+        """Its path, its lineage, and those of all below it; those that go elsewhere are named there."""
         accounts = self.state.accounts
         del accounts[account.path]
         account.path = path
