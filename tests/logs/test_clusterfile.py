@@ -168,6 +168,12 @@ PEOPLE = "owner: o, approver: p, reason: r"
             r":3: there is no pool 'q': did you mean p\?",
         ),
         (
+            POOL % ""
+            + "exceptions:\n- {kind: drain-pause, account: a, node: p-01, "
+            + f"{PEOPLE}, begin: 1d, end: 2d}}\n",
+            r":3: there is no node 'p-01' in the cluster: did you mean n1\?",
+        ),
+        (
             f"reservations:\n- &r {{account: a, nodes: 1, gpus_per_node: 8, from: 1d, until: 2d, {PEOPLE}}}\n- *r\n",
             r": repeats a part by an alias",
         ),

@@ -149,6 +149,8 @@ def _choose_cluster(intake: Intake, given: ClusterFile | None, unit: str) -> Clu
         raise LogError(f"no job asks for {UNIT_NAMES[unit]}s", remedy="choose another --unit")
     cluster, notes = infer_cluster(replace(intake, jobs=usable), unit)
     intake.notes += notes
+    if given is not None:
+        given.check_nodes(cluster)
     return cluster
 
 

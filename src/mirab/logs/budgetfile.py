@@ -13,6 +13,7 @@ from mirab.logs.yamltree import Entry, nearest
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import BudgetsChanged
 from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, Exemption, Reservation
+from mirab.model.resources import Cluster
 from mirab.model.units import WHOLE, format_share, parse_share
 
 T = TypeVar("T")
@@ -232,6 +233,16 @@ def check_accounts(drafts: Sequence[DraftReservation | DraftExemption], budgets:
         for key in ("account", "donor"):
             if key in found:
                 _known_account(found[key], budgets)
+
+
+def check_nodes(drafts: Sequence[DraftExemption], cluster: Cluster) -> None:
+    """Raises LogError for the first exception of a node that the cluster has not."""
+    known = [node for pool in cluster.pools for node in pool.nodes]
+    for draft in drafts:
+        if draft.value.node and draft.value.node not in known:
+            entry = draft.entry.table("the entry")["node"]
+            remedy = f"did you mean {nearest(draft.value.node, known)}?"
+            raise entry.error(f"there is no node {draft.value.node!r} in the cluster", remedy)
 
 
 def _unique(entry: Entry, what: str, ids: list[str]) -> None:

@@ -17,6 +17,7 @@ from mirab.logs.budgetfile import (
     budget_changes_from,
     budgets_from,
     check_accounts,
+    check_nodes,
     exemptions_from,
     reservations_from,
 )
@@ -64,6 +65,10 @@ class ClusterFile:
         """Raises LogError where a reservation or exception names an account that is not in the budgets."""
         check_accounts((*self.draft_reservations, *self.draft_exemptions), budgets)
 
+    def check_nodes(self, cluster: Cluster) -> None:
+        """Raises LogError where an exception names a node that the cluster has not."""
+        check_nodes(self.draft_exemptions, cluster)
+
     def reservations(self, origin: int | None, shift: int = 0) -> tuple[Reservation, ...]:
         """Reservations on the clock of a log whose instant 0 is the Unix time `origin`, minus `shift` milliseconds.
 
@@ -94,7 +99,7 @@ def read_cluster_file(path: Path, calendar: Calendar | None = None) -> ClusterFi
         raise LogError("says nothing", path, remedy="write a cluster: section")
     cluster = _cluster(top["cluster"]) if "cluster" in top else None
     budgets = budgets_from(top["budgets"]) if "budgets" in top else None
-    return ClusterFile(
+    file = ClusterFile(
         path=path,
         cluster=cluster,
         budgets=budgets,
@@ -103,6 +108,9 @@ def read_cluster_file(path: Path, calendar: Calendar | None = None) -> ClusterFi
         draft_exemptions=exemptions_from(top.get("exceptions"), calendar, budgets),
         draft_changes=budget_changes_from(top.get("budget_changes"), calendar),
     )
+    if cluster is not None:
+        file.check_nodes(cluster)
+    return file
 
 
 def _pool_names(cluster: Cluster | None) -> Sequence[str] | None:

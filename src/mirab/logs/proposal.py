@@ -128,12 +128,13 @@ def with_exceptions(trace: Trace, file: ClusterFile, place: Instant | None = Non
     a calendar, to the third day where it has none, or to `place`.
 
     Raises:
-        LogError: the file has none, or they are of accounts that there are not.
+        LogError: the file has none, or they are of accounts or nodes that there are not.
     """
     drafts: list[DraftExemption | DraftReservation] = [*file.draft_exemptions, *file.draft_reservations]
     if not drafts:
         raise LogError("has no exceptions and no reservations", file.path, remedy="write a section exceptions:")
     file.check_accounts(trace.budgets)
+    file.check_nodes(trace.cluster)
     taken = [*(each.id for each in trace.exemptions), *(each.id for each in trace.reservations)]
     tried = [_tried(draft, trace, place, taken) for draft in drafts]
     exemptions = [each.held for each in tried if isinstance(each.held, Exemption)]
