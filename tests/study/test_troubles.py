@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from mirab.model.events import NodeUp, Outcome, RunCheckpointed, RunEnded
+from mirab.model.events import ExemptionGranted, ExemptionRevoked, NodeUp, Outcome, RunCheckpointed, RunEnded
 from mirab.model.plans import CallHuman, Repair, Start
-from mirab.model.policy import POLICIES
+from mirab.model.policy import DRAIN_PAUSE, POLICIES, Exemption
 from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, StartTimedOut, StopReason
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, AccountPath, Instant, NodeName, RunId, WorkloadId
@@ -150,6 +150,27 @@ def test_a_run_must_be_gone_by_cap_and_grace_after_the_event(after_s: int, human
     scene.end("a.1", HOUR_S + after_s)
     metrics = scene.metrics()
     assert (metrics["repairs"], metrics["repairs_needing_human"]) == (1, human)
+
+
+@pytest.mark.parametrize(("after_s", "human"), [(GRACE_S + CADENCE_S, 0), (GRACE_S + 2, 1)])
+@pytest.mark.parametrize("revoked", [False, True])
+def test_a_paused_drain_needs_nobody_until_the_pause_is_over(after_s: int, human: int, revoked: bool) -> None:
+    """A pause of n0 until 20 h, or until it is revoked at 15 h; the cap alone would be over at 9 h."""
+    scene = sick_scene()
+    pause = Exemption("p", DRAIN_PAUSE, "red", ms(2 * HOUR_S), ms(20 * HOUR_S), "o", "p", "r", node="n0")
+    scene.cycle(2 * HOUR_S, ExemptionGranted(ms(2 * HOUR_S), pause))
+    if revoked:
+        scene.cycle(15 * HOUR_S, ExemptionRevoked(ms(15 * HOUR_S), "p"))
+    scene.end("a.1", (15 if revoked else 20) * HOUR_S + after_s)
+    assert scene.metrics()["repairs_needing_human"] == human
+
+
+def test_a_pause_that_comes_too_late_excuses_nobody() -> None:
+    scene = sick_scene()
+    pause = Exemption("p", DRAIN_PAUSE, "red", ms(10 * HOUR_S), ms(20 * HOUR_S), "o", "p", "r", node="n0")
+    scene.cycle(10 * HOUR_S, ExemptionGranted(ms(10 * HOUR_S), pause))
+    scene.end("a.1", 12 * HOUR_S)
+    assert scene.metrics()["repairs_needing_human"] == 1
 
 
 def test_a_run_that_is_still_there_needs_a_human() -> None:

@@ -155,10 +155,7 @@ def _pyramid_metrics(seen: Measures) -> Report:
 
 def _trouble_metrics(seen: Measures) -> Report:
     overdue = frozenset(
-        watch.serial
-        for run in seen.runs.values()
-        for watch in run.watches
-        if seen.now > watch.due(run.started_at, seen.patience(run))
+        watch.serial for run in seen.runs.values() for watch in run.watches if seen.is_overdue(run, watch, seen.now)
     )
     makespan = seen.last_end - seen.first_at if seen.first_at is not None else 0
     starved: Duration | None = seen.starvation.longest if seen.starvation.sampled else None

@@ -176,7 +176,7 @@ class Measures:
             ReservationApproved: [self._reserved],
             ReservationCancelled: [lambda fact: self.where.cancel_reservation(fact.reservation_id)],
             ExemptionGranted: [self._exempted],
-            ExemptionRevoked: [lambda fact: self.ledger.revoke(fact.exemption_id, self.where.clock)],
+            ExemptionRevoked: [self._revoked],
         }
         for kind, hear in self.audit.hearers().items():
             hearers.setdefault(kind, []).append(hear)
@@ -240,7 +240,7 @@ class Measures:
             return
         job = run.job
         for watch in run.watches:
-            if fact.at > watch.due(run.started_at, self.patience(run)):
+            if self.is_overdue(run, watch, fact.at):
                 self.repairs.overdue(watch.serial)
         saved_at = run.progress_at(fact.at)
         if saved_at is not None:
@@ -268,7 +268,12 @@ class Measures:
 
     def _exempted(self, fact: ExemptionGranted) -> None:
         self.ledger.grant(fact.exemption, self.where.clock)
+        self.repairs.exempted(fact.exemption)
         self._next = self._next_stop()
+
+    def _revoked(self, fact: ExemptionRevoked) -> None:
+        self.ledger.revoke(fact.exemption_id, self.where.clock)
+        self.repairs.revoked(fact.exemption_id, fact.at)
 
     def _reserved(self, fact: ReservationApproved) -> None:
         self.where.reservations[fact.reservation.id] = fact.reservation
@@ -282,7 +287,7 @@ class Measures:
         if serial is None:
             return
         for run in self.where.on_node(fact.node):
-            run.watches.append(Watch(serial, fact.at))
+            run.watches.append(Watch(serial, fact.node, fact.at))
 
     def _died(self, fact: NodeDown) -> None:
         self.where.set_health(fact.node, up=False)
@@ -296,11 +301,12 @@ class Measures:
             for run in self.runs.values():
                 run.watches = [watch for watch in run.watches if watch.serial != void]
 
-    def patience(self, run: Attempt) -> Duration:
-        """Cap and grace: how long after a hardware event a run may still be there without anyone being called."""
+    def is_overdue(self, run: Attempt, watch: Watch, now: Instant) -> bool:
+        """Whether cap and grace are over since the hardware event, and grace since a pause of the drain ended."""
         workload = run.job.workload
-        grace = min(workload.shape.grace, self.policy.grace_max)
-        return self.audit.cap(workload, self.now) + grace + self.policy.cadence
+        leaves = min(workload.shape.grace, self.policy.grace_max) + self.policy.cadence
+        due = watch.due(run.started_at, self.audit.cap(workload, self.now) + leaves)
+        return now > max(due, self.repairs.paused_until(watch.node, due) + leaves)
 
     # --- actions ---------------------------------------------------------------------------------------------------
     def _see(self, action: Action, now: Instant) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
+from mirab.model.policy import DRAIN_PAUSE, Exemption
 from mirab.model.units import Duration, Instant, NodeName
 
 
@@ -19,6 +20,7 @@ class Repairs:
         self.events = 0
         self._needed_human: set[int] = set()
         self._serial = 0
+        self._pauses: dict[str, tuple[str, Instant, Instant]] = {}
         self._sick: dict[NodeName, int] = {}
 
     def needing_human(self, overdue: frozenset[int] = frozenset()) -> int:
@@ -56,6 +58,22 @@ class Repairs:
         if node in self._sick:
             self._needed_human.add(self._sick[node])
 
+    def exempted(self, exemption: Exemption) -> None:
+        """A pause of a drain: nobody has to leave the node before its end."""
+        if exemption.kind == DRAIN_PAUSE:
+            self._pauses[exemption.id] = exemption.node, exemption.begin, exemption.end
+
+    def revoked(self, exemption_id: str, now: Instant) -> None:
+        """A pause, if it is one, ends now."""
+        if exemption_id in self._pauses:
+            node, begin, end = self._pauses[exemption_id]
+            self._pauses[exemption_id] = node, begin, min(end, now)
+
+    def paused_until(self, node: NodeName, due: Instant) -> Instant:
+        """The end of the last pause of the node's drain that began before what runs there was due to be gone; or 0."""
+        ends = [end for name, begin, end in self._pauses.values() if name == node and begin <= due]
+        return max(ends, default=0)
+
     def overdue(self, serial: int) -> None:
         """A run was still there when cap and grace were over."""
         self._needed_human.add(serial)
@@ -65,10 +83,11 @@ class Repairs:
 class Watch:
     """A run on a node that has fallen sick: is it gone in time?"""
 
-    __slots__ = ("at", "serial")
+    __slots__ = ("at", "node", "serial")
 
-    def __init__(self, serial: int, at: Instant) -> None:
+    def __init__(self, serial: int, node: NodeName, at: Instant) -> None:
         self.serial = serial
+        self.node = node
         self.at = at
 
     def due(self, started_at: Instant | None, patience: Duration) -> Instant:
