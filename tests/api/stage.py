@@ -88,7 +88,7 @@ class Stage:
             live=self.live,
             store=self.store,
             outputs=self.outputs,
-            auth=Authenticator(self.store, self.live.now, local),
+            auth=Authenticator(self.store, self.live.now, local, heirs=lambda: self.live.state.heirs),
             trouble=lambda: self.live.pulse.why_not_ready,
             settings=settings,
         )

@@ -131,7 +131,7 @@ def parts_of(service: Service) -> Parts:
         live=live,
         store=store,
         outputs=Outputs(service.engine, store),
-        auth=Authenticator(store, live.now, local_users_of(config)),
+        auth=Authenticator(store, live.now, local_users_of(config), heirs=lambda: live.state.heirs),
         trouble=lambda: live.pulse.why_not_ready,
         watch=StoreWatch(store.trouble, store.name),
         metrics=service.metrics,

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, literal_column, or_, select
 
 from mirab.model.records import AuditEntry, IdempotentReply, JobRow, JobSpec, JobState, RunRow, TokenRow
 from mirab.store import rows
@@ -61,7 +61,7 @@ def _no_cursor(cursor: str) -> int:
 def job_conditions(
     states: Collection[JobState] | None = None,
     user: str | None = None,
-    account: str | None = None,
+    accounts: Collection[str] | None = None,
     node: str | None = None,
     ids: Collection[str] | None = None,
     array_job: str | None = None,
@@ -70,9 +70,8 @@ def job_conditions(
     found: list[ColumnElement[bool]] = [] if states is None else _in_states(states)
     if user is not None:
         found.append(jobs.c.user == user)
-    if account is not None:
-        low = rows.subtree_key(account.strip("/"))
-        found.append(and_(jobs.c.account >= low, jobs.c.account < low[:-1] + "0"))
+    if accounts is not None:
+        found.append(or_(*(_of_subtree(account) for account in accounts)))
     if node is not None:
         found.append(_on_node(node))
     if ids is not None:
@@ -83,6 +82,11 @@ def job_conditions(
         found.append(jobs.c.label == label)
         found += [jobs.c.label != literal_column("''")] if label else []  # the index is about those that have one
     return found
+
+
+def _of_subtree(account: str) -> ColumnElement[bool]:
+    low = rows.subtree_key(account.strip("/"))
+    return and_(jobs.c.account >= low, jobs.c.account < low[:-1] + "0")
 
 
 def _in_states(states: Collection[JobState]) -> list[ColumnElement[bool]]:

@@ -229,6 +229,7 @@ class Store:
         states: Collection[JobState] | None = None,
         user: str | None = None,
         account: str | None = None,
+        formerly: Collection[str] = (),
         node: str | None = None,
         ids: Collection[str] | None = None,
         array_job: str | None = None,
@@ -239,13 +240,15 @@ class Store:
     ) -> tuple[list[JobRow], str | None]:
         """A page of jobs for which all that is given holds, in the order of their recording, and the next cursor.
 
-        `account`: that account and all below it. `node`: the present or last run is or was there. `after`: a cursor.
+        `account`: that account and all below it, and what is on record for those of `formerly`.
+        `node`: the present or last run is or was there. `after`: a cursor.
 
         Raises:
             ValueError: `after` is no cursor of such a list.
         """
         queries.require_limit(limit)
-        conditions = queries.job_conditions(states, user, account, node, ids, array_job, label)
+        accounts = None if account is None else (account, *formerly)
+        conditions = queries.job_conditions(states, user, accounts, node, ids, array_job, label)
         return self._read(lambda connection: queries.page_of_jobs(connection, conditions, after, limit, newest_first))
 
     def counts(self) -> dict[str, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hmac
 import os
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from mirab.model.records import Grant, TokenRow
-from mirab.model.units import Instant
+from mirab.model.units import AccountPath, Instant
 from mirab.service.auth.failures import FailureLimit
 from mirab.service.auth.peers import Peer, unix_ids, user_name
 from mirab.service.auth.principal import Principal
@@ -59,7 +59,13 @@ class LocalUsers:
 
 
 class Authenticator:
-    """Makes principals. Safe to call from many threads."""
+    """Makes principals. Safe to call from many threads.
+
+    A role on an account that was renamed or merged is one on the account that goes on for it.
+
+    Args:
+        heirs: account that is no more -> the one that goes on for it, as the budgets in force say.
+    """
 
     def __init__(
         self,
@@ -67,8 +73,9 @@ class Authenticator:
         now: Callable[[], Instant],
         local: LocalUsers,
         limit: FailureLimit | None = None,
+        heirs: Callable[[], Mapping[AccountPath, AccountPath]] = dict,
     ) -> None:
-        self._store, self._now, self._local = store, now, local
+        self._store, self._now, self._local, self._heirs = store, now, local, heirs
         self._limit = limit or FailureLimit()
         self._lock = Lock()
         self._recent: OrderedDict[str, None] = OrderedDict()
@@ -103,7 +110,15 @@ class Authenticator:
 
     def _of_row(self, row: TokenRow, origin: str) -> Principal:
         uid, gid = (unix_ids(row.user) if self._local.as_root else None) or (None, None)
-        return Principal(row.user, row.grants, origin, uid, gid, row.id)
+        return self._of(row.user, row.grants, origin, uid, gid, row.id)
+
+    def _of(
+        self, user: str, grants: tuple[Grant, ...], origin: str, uid: int | None, gid: int | None,
+        token_id: str | None = None,
+    ) -> Principal:  # fmt: skip
+        heirs = self._heirs()
+        present = tuple(replace(each, account=heirs.get(AccountPath(each.account), each.account)) for each in grants)
+        return Principal(user, present, origin, uid, gid, token_id, heirs)
 
     def _remember(self, digest: str) -> None:
         """That it was good once, so that a neighbour's failures do not shut it out."""
@@ -128,7 +143,7 @@ class Authenticator:
                 f"this service runs as {user_name(self._local.service_uid)} and would run your jobs as that user: "
                 "use a service that runs as root, your own (`mirab serve`), or a token"
             )
-        return Principal(name, self._grants_of(name), peer.origin, uid, gid)
+        return self._of(name, self._grants_of(name), peer.origin, uid, gid)
 
     def _grants_of(self, user: str) -> tuple[Grant, ...]:
         row = self._store.token(local_digest(user))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from mirab.model.records import Grant
+from mirab.model.units import AccountPath
 from mirab.service.auth.rules import INCLUDES, ROLES, RULES, Rule, Scope, covers
 
 
@@ -16,6 +18,7 @@ class Principal:
         origin: where from, for the audit log: ``unix uid=1000``, ``10.0.0.3``.
         uid, gid: the Unix user that their jobs run as, where the service may choose; None = there is none.
         token_id: the token that was shown; None over the Unix socket.
+        heirs: account that is no more -> the one that goes on for it. What is on record for the former is the latter's.
     """
 
     user: str
@@ -24,6 +27,7 @@ class Principal:
     uid: int | None = None
     gid: int | None = None
     token_id: str | None = None
+    heirs: Mapping[AccountPath, AccountPath] = field(default_factory=dict, compare=False, repr=False)
 
     def may(self, action: str, account: str = "", owner: str | None = None) -> bool:
         """Whether they may do it to something of that account (``""`` = of the whole cluster) and owner.
@@ -36,6 +40,7 @@ class Principal:
             return True
         if rule.scope is Scope.MEMBER:
             return bool(self._roles_of(rule))
+        account = self.heirs.get(AccountPath(account), account)
         if rule.own and owner == self.user and any(covers(grant.account, account) for grant in self.grants):
             return True
         where = account if rule.scope is Scope.ACCOUNT else ""
@@ -50,7 +55,8 @@ class Principal:
 
     def holds(self, grant: Grant) -> bool:
         """Whether a grant is no more than they have themselves, there or above."""
-        return any(covers(own.account, grant.account) and grant.role in INCLUDES[own.role] for own in self.grants)
+        where = self.heirs.get(AccountPath(grant.account), grant.account)
+        return any(covers(own.account, where) and grant.role in INCLUDES[own.role] for own in self.grants)
 
     def _roles_of(self, rule: Rule) -> list[Grant]:
         return [grant for grant in self.grants if grant.role in rule.roles]

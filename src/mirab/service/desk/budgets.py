@@ -117,6 +117,7 @@ class BudgetCommands:
             after = successor(state.budgets, wanted, now)
             changes = term_changes(state.budgets, after)
             check_rights(who, changes)
+            check_past(who, state.budgets, after)
             if not changes:
                 return Entry()
             edits = tuple(difference(state.budgets, after))
@@ -241,6 +242,16 @@ def check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
             raise denied(
                 f"{who.user} may not change {path}: {below} is for its managers and admins", path=path, parent=parent
             )
+
+
+def check_past(who: Principal, before: Budgets, after: Budgets) -> None:
+    """Who goes on for an account gets its work and its people's rights: that is for who divides what has them now."""
+    known = before.heirs()
+    for old, heir in after.heirs(known).items():
+        holder = known.get(old, old)
+        if heir != holder and not who.may("budget.set", parent_of(holder)):
+            raise denied(f"{who.user} may not let {heir} go on for {old}: what {holder} has is for who divides "
+                         f"{parent_of(holder) or 'the top'}", path=heir, parent=parent_of(holder))  # fmt: skip
 
 
 def _touched(change: TermChange) -> Iterator[AccountPath]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirab.core.state import State
 from mirab.model.codec import decode
 from mirab.model.records import JobRow
-from mirab.model.units import Instant
+from mirab.model.units import AccountPath, Instant
 from mirab.service.api.ports import JobFilter
 from mirab.service.forms.jobs import Job, JobDetail, Jobs
 from mirab.service.forms.machines import Node, Nodes, Squatters
@@ -61,11 +62,21 @@ class Views:
             ValueError: a cursor of another list.
         """
         rows, following = self._live.store.jobs(
-            states=wanted.states, user=wanted.user, account=wanted.account, node=wanted.node, ids=wanted.ids,
-            array_job=wanted.array_job, label=wanted.label, after=wanted.after, limit=wanted.limit,
-            newest_first=wanted.newest_first,
+            states=wanted.states, user=wanted.user, account=wanted.account, formerly=self._formerly(wanted.account),
+            node=wanted.node, ids=wanted.ids, array_job=wanted.array_job, label=wanted.label, after=wanted.after,
+            limit=wanted.limit, newest_first=wanted.newest_first,
         )  # fmt: skip
         return Jobs(jobs=self._told(rows), next=following)
+
+    def _formerly(self, account: str | None) -> list[str]:
+        """Accounts that were, for which this one or one below it goes on."""
+        below = f"{account}/"
+        heirs = self._live.state.heirs.items() if account else ()
+        return [old for old, heir in heirs if heir == account or heir.startswith(below)]
+
+    def _present(self, row: JobRow) -> JobRow:
+        """The job under the account that goes on for the one on record."""
+        return replace(row, account=self._live.state.heirs.get(AccountPath(row.account), row.account))
 
     def job(self, job_id: str) -> Job | None:
         """A job; None = there never was one of that id."""
@@ -73,6 +84,7 @@ class Views:
         return None if row is None else self._told([row])[0]
 
     def _told(self, rows: Sequence[JobRow]) -> list[Job]:
+        rows = [self._present(row) for row in rows]
         whys, flags, names = self._looked_up(rows)
         return [jobs.told(row, whys.get(row.id), names, flags.get(row.id, "")) for row in rows]
 
@@ -92,6 +104,7 @@ class Views:
         row = store.job(job_id)
         if row is None:
             return None
+        row = self._present(row)
         whys, flags, names = self._looked_up([row])
         gpus_of = {str(name): pool.gpus_per_node for pool in self._live.cluster.pools for name in pool.nodes}
         return jobs.detailed(
