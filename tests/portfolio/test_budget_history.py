@@ -122,6 +122,9 @@ def test_splitting_divides_a_leaf_and_leaves_its_past_above() -> None:
     assert after.children_of("language/data") == tuple(parts)
     with pytest.raises(ValueError, match="has children already"):
         edits.split(TREE, "language", parts)
+    shut = applied(TREE, edits.closed(TREE, "language/data", "2026-11-30"))
+    with pytest.raises(ValueError, match=r"language/data is closed since 2026-11-30.*give it a share first"):
+        edits.split(shut, "language/data", parts)
 
 
 def test_a_conflict_is_told_and_nothing_is_overwritten() -> None:

@@ -144,10 +144,12 @@ def split(budgets: Budgets, path: str, parts: Sequence[Budget]) -> list[Children
     """A leaf divided among children of its own. Its past and its queued work stay with it, above them.
 
     Raises:
-        ValueError: it has children already, or the parts are more than 100 %.
+        ValueError: it has children already, is closed, or the parts are more than 100 %.
     """
     if _account(budgets, path).children:
         raise ValueError(f"{path} has children already: change their shares instead")
+    if since := budgets.closed_since(path):
+        raise ValueError(f"{path} is closed since {since}, and so its children would be: give it a share first")
     edit = ChildrenSet(AccountPath(path), tuple(parts))
     _check_sums([edit])
     return [edit]
