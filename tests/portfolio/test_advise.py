@@ -160,6 +160,15 @@ def test_the_command(mirab: Mirab, tmp_path: Path) -> None:
     assert mirab("advise", log).code != 0
 
 
+@pytest.mark.parametrize("price", ["nan", "inf"])
+def test_a_price_is_a_number(mirab: Mirab, tmp_path: Path, price: str) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("submit_s,run_s,gpus_per_node\n0,60,1\n")
+    told = mirab("advise", log, "--price", price, "--json", "-")
+    assert told.code == 2
+    assert "is not an amount of money" in told.err
+
+
 def test_nothing_was_changed() -> None:
     world = churning()
     before = replace(world)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import click
 
 from mirab.cli.exits import UnusableError
@@ -32,6 +34,8 @@ def command(
     from mirab.study.advise import advised
     from mirab.study.advisetext import advice_sections
 
+    if price is not None and not isfinite(price):
+        raise click.UsageError(f"--price: {price} is not an amount of money: write a number, such as 2.50")
     chosen = choose_policy(policy or policy_of_cluster(choice), settings)
     check_outputs((json_file,), choice.files)
     try:
