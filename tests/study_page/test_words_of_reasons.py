@@ -32,7 +32,7 @@ def sample(kind: type, number: int = 7, absent: bool = False, step: int = 0) -> 
 
 
 def _value(name: str, base: Any, number: int) -> Any:
-    if name in ("until", "since", "next_at"):
+    if name in ("until", "since", "next_at") and base is not str:
         return AT
     if name == "after":
         return 10 * MINUTE
