@@ -119,8 +119,7 @@ def draw_succession(chance: Random, budgets: Budgets, fresh: str) -> Budgets:
         return applied(
             budgets, edits.merged(budgets, [path, other], chance.choice((other, below(parent_of(path), fresh))))
         )
-    leaf = path in budgets.leaves()
-    if kind == "divide" and leaf:
+    if kind == "divide" and path in budgets.leaves() and not budgets.closed_since(path):
         return applied(budgets, edits.split(budgets, path, [Budget(fresh, WHOLE // 2)]))
     if kind == "close":
         return applied(budgets, edits.closed(budgets, path, "2026-03-01"))
