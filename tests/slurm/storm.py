@@ -95,13 +95,9 @@ class Storm:
                 sbatch(
                     self.slurm, *(options or ("-N1",)), f"--gpus-per-node={gpus}", "-A", account,
                     f"--comment=mirab:min={MINIMUM_S}s,grace=1s", user=self.dice.choice(USERS),
-                    script=WORK.format(seconds=self._length()),
+                    script=WORK.format(seconds=self.dice.randint(2, 12)),
                 )
             )  # fmt: skip
-
-    def _length(self) -> int:
-        """Seconds; three in ten last long behind their minimum, so that there is somebody to stop."""
-        return self.dice.randint(20, 45) if self.dice.random() < 0.3 else self.dice.randint(2, 12)
 
     def submit_gang(self) -> None:
         self.submit(f"-N{self.dice.randint(2, 3)}", gpus="8")
