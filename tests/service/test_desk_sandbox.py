@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from pathlib import Path
 from threading import Thread
@@ -34,6 +35,22 @@ def test_a_large_answer_comes_whole() -> None:
     with Sandbox(Copies()) as box:
         box.begin(lambda: "x" * 1_000_000)
         assert len(box.result()) == 1_000_000
+
+
+def test_it_answers_a_service_with_thousands_of_connections() -> None:
+    """`select` refuses descriptors from 1,024 on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
+    open_ones = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        assert max(open_ones) >= 1_024
+        with Sandbox(Copies()) as box:
+            box.begin(lambda: "here")
+            assert box.result() == "here"
+    finally:
+        for each in open_ones:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_copy_that_fails_is_told() -> None:

@@ -88,9 +88,11 @@ class Copy:
     def _read(self, until: float | None) -> bytes:
         """All that it says, until nobody is left who could say more; nothing if that takes too long."""
         parts: list[bytes] = []
+        heard = select.poll()  # select() knows no descriptor from 1,024 on, and a busy service has more
+        heard.register(self._pipe, select.POLLIN)
         while True:
-            left = None if until is None else max(0.0, until - monotonic())
-            if not select.select([self._pipe], [], [], left)[0]:
+            left = None if until is None else max(0.0, until - monotonic()) * 1000
+            if not heard.poll(left):
                 return b""
             part = os.read(self._pipe, 1 << 16)
             if not part:
