@@ -9,7 +9,7 @@ import pytest
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.changesets import NOTHING, ChildrenSet, applied, outside
 from mirab.model.codec import decode, encode
-from mirab.model.units import WHOLE, AccountPath
+from mirab.model.units import HOUR, WHOLE, AccountPath
 from mirab.study import budgetedits as edits
 from mirab.study.budgethistory import (
     BudgetConflictError,
@@ -105,6 +105,18 @@ def test_merging_adds_shares_and_takes_over_the_past() -> None:
     before, after_all = ({path: share for path, _, share in tree.walk()} for tree in (TREE, into))
     assert abs(after_all[AccountPath("language/video")] - before[AccountPath("vision/video")]) <= 2
     assert abs(after_all[AccountPath("language/data")] - before[AccountPath("language/data")]) <= 2
+
+
+def test_merging_adds_caps_as_it_adds_shares() -> None:
+    """What one part may use is not taken from the other, and no part that had no cap gets one."""
+    capped = Budgets((
+        Budget("a", 40 * PERCENT, gpus_max=0, gang_gpus_max=8, min_runtime_cap=HOUR),
+        Budget("b", 60 * PERCENT, gpus_max=64, gang_gpus_max=32),
+    ))  # fmt: skip
+    for into in ("ab", "a"):
+        whole = applied(capped, edits.merged(capped, ["a", "b"], into)).find(into)
+        assert whole is not None
+        assert (whole.gpus_max, whole.gang_gpus_max, whole.min_runtime_cap) == (64, 32, None)
 
 
 def test_closing_keeps_the_account_and_passes_its_share_on() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -101,6 +101,8 @@ def renamed(budgets: Budgets, path: str, name: str) -> list[ChildrenSet]:
 def merged(budgets: Budgets, paths: Sequence[str], into: str) -> list[ChildrenSet]:
     """Siblings as one, with their shares added and their past taken over; `into` is one of them, or a new name.
 
+    Caps on GPUs at once add up as shares do, of other caps the widest counts; where one part has none there is none.
+
     Raises:
         ValueError: they are not siblings, or children of two of them have one name.
     """
@@ -110,16 +112,25 @@ def merged(budgets: Budgets, paths: Sequence[str], into: str) -> list[ChildrenSe
         raise ValueError(f"{', '.join(paths)} and {into} are not accounts of one parent: move shares step by step")
     accounts = [_account(budgets, path) for path in sources]
     heir = budgets.find(into) or replace(accounts[0], name=into.rpartition("/")[2], share=0, formerly=())
-    _check_names([heir, *accounts] if budgets.find(into) else accounts)
+    parts = [heir, *accounts] if budgets.find(into) else accounts
+    _check_names(parts)
     earlier = [old for path, child in zip(sources, accounts, strict=True) for old in (*child.formerly, path)]
     whole = replace(
         heir,
         share=heir.share + sum(child.share for child in accounts),
         formerly=tuple(dict.fromkeys((*heir.formerly, *earlier))),
         closed="",
+        gpus_max=_together(sum, [part.gpus_max for part in parts]),
+        gang_gpus_max=_together(max, [part.gang_gpus_max for part in parts]),
+        min_runtime_cap=_together(max, [part.min_runtime_cap for part in parts]),
     )
     gone: dict[str, Budget | None] = dict.fromkeys(sources)
     return [_edit(budgets, parent, {**gone, (into if budgets.find(into) else sources[0]): whole})]
+
+
+def _together(kind: Callable[[list[int]], int], caps: list[int | None]) -> int | None:
+    known = [cap for cap in caps if cap is not None]
+    return kind(known) if len(known) == len(caps) else None
 
 
 def _check_names(accounts: Sequence[Budget]) -> None:
