@@ -28,8 +28,10 @@ def test_without_a_word_it_is_for_this_machine_only() -> None:
 
 
 def test_whoever_stands_in_for_others_is_a_user_here() -> None:
-    own = pwd.getpwuid(os.geteuid()).pw_name
-    assert loaded(run_as=own).run_as == own
+    able = pwd.getpwuid(os.geteuid() or pwd.getpwnam("nobody").pw_uid).pw_name
+    assert loaded(run_as=able).run_as == able
+    with pytest.raises(ConfigError, match="without the rights of root"):
+        loaded(run_as="root")
     with pytest.raises(ConfigError, match="no user of this machine"):
         loaded(run_as="no such user")
 

@@ -44,12 +44,14 @@ def unix_user(name: str) -> pwd.struct_passwd:
     """Who stands in for those who have no account here.
 
     Raises:
-        ValueError: there is no such user, or this process may run nothing as them.
+        ValueError: there is no such user, it is root, or this process may run nothing as them.
     """
     try:
         known = pwd.getpwnam(name)
     except (KeyError, ValueError):
         raise ValueError(f"{name!r} is no user of this machine: name one that is in its /etc/passwd") from None
+    if known.pw_uid == 0:
+        raise ValueError(f"whoever may submit would do so as {name}: name a user without the rights of root")
     if os.geteuid() not in (0, known.pw_uid):
         raise ValueError(f"only a service of root runs jobs as {name}: start it as root, or leave this out")
     return known
