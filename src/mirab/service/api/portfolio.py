@@ -33,7 +33,7 @@ from mirab.service.portfolioforms import (
     RolloutLine,
     RolloutWanted,
 )
-from mirab.service.views.trial import NAME
+from mirab.service.trials import NAME
 from mirab.service.views.windowed import ReportError
 from mirab.study.budgethistory import Logged, logged
 from mirab.study.budgettext import change_json

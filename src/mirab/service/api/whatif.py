@@ -13,7 +13,7 @@ from mirab.service.auth.principal import Principal
 from mirab.service.desk.portfolio import Portfolio, Shares
 from mirab.service.fields import NAME_PATTERN
 from mirab.service.portfolioforms import Trial, TrialWanted
-from mirab.service.views.trial import Tried
+from mirab.service.trials import Tried
 from mirab.study.whatiftext import lede, method
 
 router = APIRouter(prefix="/api/v1/whatif", tags=["portfolio"])

@@ -15,7 +15,7 @@ from mirab.service.desk.errors import DeskError, invalid, not_found
 from mirab.service.desk.exceptions import ExceptionCommands
 from mirab.service.desk.office import Office
 from mirab.service.desk.rollout import RolloutCommands
-from mirab.service.views.trial import TooManyError, Trials, Tried
+from mirab.service.trials import TooManyError, Trials, Tried
 from mirab.service.views.windowed import Reports
 
 if TYPE_CHECKING:

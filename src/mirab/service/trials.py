@@ -27,6 +27,7 @@ from mirab.model.units import SECOND, Duration, Instant
 from mirab.store import open_store
 from mirab.study.budgetedits import term_changes
 from mirab.study.budgettext import change_json
+from mirab.study.copies import end_with
 from mirab.study.days import days_of
 from mirab.study.formats import span
 from mirab.study.pastwork import past_trace
@@ -130,7 +131,7 @@ def _digest(value: Mapping[str, Any]) -> str:
 
 
 def _in_a_process(url: str, name: str, asked: Json) -> Tried:
-    words = [sys.executable, "-m", "mirab.service.views.trial"]
+    words = [sys.executable, "-m", "mirab.service.trials", str(os.getpid())]
     environment = {**os.environ, STORE: url}
     try:
         done = subprocess.run(words, input=json.dumps(asked).encode(), capture_output=True, env=environment,
@@ -174,11 +175,12 @@ def _under(trace: Trace, budgets: Budgets) -> Trace:
     return replace(trace, budgets=budgets, arrivals=arrivals)
 
 
-def main() -> None:
-    """The question as JSON on standard input -> the answer as JSON on standard output."""
+def main(maker: int) -> None:
+    """The question as JSON on standard input -> the answer as JSON on standard output. `maker`: the service's process."""
+    end_with(maker)
     os.nice(10)
     json.dump(tried(os.environ[STORE], json.load(sys.stdin)), sys.stdout)
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +17,7 @@ from mirab.model.events import Outcome
 from mirab.model.units import DAY, HOUR, MINUTE
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.portfolio import Shares
-from mirab.service.views.trial import Trials, tried
+from mirab.service.trials import STORE, Trials, tried
 from mirab.study.pastwork import past_trace
 from tests.service.house import ADA, EVE, ROOT, Bench
 
@@ -155,3 +159,43 @@ def test_the_answer_is_the_same_for_the_same_journal(bench: Bench) -> None:
     one = tried(bench.store.url, asked)
     assert all(row["verdict"] in ("same", "unknown") for row in one["accounts"])
     assert one["all"]["used"]["difference"] == 0
+
+
+MAKER = """
+import os, subprocess, sys
+trial = subprocess.Popen([sys.executable, "-m", "mirab.service.trials", str(os.getpid())], stdin=int(sys.argv[1]))
+print(trial.pid, flush=True)
+trial.wait()
+"""
+
+
+def test_a_trial_ends_with_its_service_however_that_ends() -> None:
+    """It may take half an hour, and would hold the store open for all of it. This one waits for its question."""
+    question, asker = os.pipe()
+    maker = subprocess.Popen(
+        [sys.executable, "-c", MAKER, str(question)],
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=[question],
+        env={**os.environ, STORE: "sqlite://"},
+    )
+    try:
+        assert maker.stdout is not None
+        trial = os.pidfd_open(int(maker.stdout.readline()))
+        os.set_blocking(trial, False)
+        assert not select.select([trial], [], [], 1.0)[0], "it waits for its question"
+        maker.kill()
+        maker.wait()
+        assert select.select([trial], [], [], PATIENCE)[0], "it ended although nobody asked"
+        os.close(trial)
+    finally:
+        maker.kill()
+        maker.wait()
+        os.close(question)
+        os.close(asker)
+
+
+def test_a_trial_whose_service_is_gone_does_not_begin() -> None:
+    done = subprocess.run([sys.executable, "-m", "mirab.service.trials", "1"], input=b"{}", capture_output=True,
+                          timeout=PATIENCE, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
