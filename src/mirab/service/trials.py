@@ -176,7 +176,7 @@ def _under(trace: Trace, budgets: Budgets) -> Trace:
 
 
 def main(maker: int) -> None:
-    """The question as JSON on standard input -> the answer as JSON on standard output. `maker`: the service's process."""
+    """The question as JSON on standard input -> the answer as JSON on standard output. `maker`: the service."""
     end_with(maker)
     os.nice(10)
     json.dump(tried(os.environ[STORE], json.load(sys.stdin)), sys.stdout)
