@@ -245,9 +245,7 @@ class Tracker:
             at = max(end_of(job, now), min(job.started_at or now, now))
             yield facts.RunEnded(at, seen.run, _outcome(seen, job), exit_code=exit_code(job))
 
-    def _missed(
-        self, seen: Seen, job: SlurmJob, now: Instant, bookings: Sequence[Booking]
-    ) -> Iterator[Event]:  # fmt: skip
+    def _missed(self, seen: Seen, job: SlurmJob, now: Instant, bookings: Sequence[Booking]) -> Iterator[Event]:
         """A run that mirab let go has begun and was requeued by its user between two looks; it may even run again."""
         until = (job.started_at or now) - SECOND if job.has_nodes else now
         for book in bookings:
