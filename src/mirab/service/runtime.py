@@ -40,6 +40,7 @@ from mirab.service.recover import (
 )
 from mirab.service.setup import approvals, defaults, wanted_of
 from mirab.service.snapshot import freeze
+from mirab.service.specs import patient
 from mirab.store import LostLeadError, Store, StoreError, open_store
 from mirab.study.copies import Copy, CopyError
 
@@ -351,7 +352,7 @@ def _engine(config: ServeConfig, live: Live, found: Recovered) -> LiveEngine:
     from mirab.backends.local.care import Commands
 
     care = Commands(config.repair_command, config.health_check, config.health_every)
-    return LocalBackend(config.state_dir, cluster, live.store.spec, live.now, live.bell.ring, commands=care)
+    return LocalBackend(config.state_dir, cluster, patient(live.store), live.now, live.bell.ring, commands=care)
 
 
 def _store_trouble(live: Live, text: str) -> None:
