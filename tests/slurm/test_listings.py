@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirab.backends.slurm.amounts import gpus, memory_mib, number
-from mirab.backends.slurm.listings import ListingError, jobs, nodes
+from mirab.backends.slurm.listings import ListingError, bookings, jobs, nodes
 from mirab.backends.slurm.records import SlurmJob
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -233,3 +233,9 @@ ANY = st.recursive(
 def test_no_value_whatever_crashes_the_reading(job: dict[str, Any], node: dict[str, Any]) -> None:
     jobs(newer(**job))
     nodes(json.dumps({"nodes": [node]}))
+
+
+def test_what_was_requeued_in_the_second_of_its_begin_is_booked_as_nothing() -> None:
+    """Slurm books no begin then; what waited when it was cancelled has none either, and is no run."""
+    rows = bookings("7|REQUEUED|0:0|None|1796030064\n8|CANCELLED by 9|0:0|None|1796030064\n")
+    assert [(row.job, row.started_at, row.ended_at) for row in rows] == [("7", 1796030064000, 1796030064000)]

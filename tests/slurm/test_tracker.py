@@ -202,6 +202,26 @@ def test_the_accounting_says_when_a_requeued_run_really_ended() -> None:
     assert told[0] == facts.RunEnded(T0 + 14 * SECOND, RunId("1.1"), Outcome.REQUEUED)
 
 
+def test_a_requeued_run_ends_when_the_accounting_has_heard_of_it() -> None:
+    """Not when a look that came late, or an accounting that did not answer in time, would have it end."""
+    story = Story(tracker())
+    story.look(runs())
+    assert story.look(job(restarts=1, held_by="")) == [], "the accounting has not heard of it yet"
+    book = Booking("1", "REQUEUED", T0 + SECOND, T0 + 14 * SECOND)
+    told = story.look(runs(T0 + 28 * SECOND, restarts=1), books=(book,))
+    assert told[0] == facts.RunEnded(T0 + 14 * SECOND, RunId("1.1"), Outcome.REQUEUED)
+    assert kinds(told[1:]) == ["RunAdopted"] and told[1].started_at == T0 + 28 * SECOND  # type: ignore[union-attr]
+
+
+def test_an_accounting_that_never_hears_of_it_does_not_keep_a_run_for_ever() -> None:
+    story = Story(tracker())
+    story.look(runs())
+    for look in range(2):
+        assert story.look(job(restarts=1, held_by="")) == [], look
+    told = story.look(job(restarts=1, held_by=""))
+    assert told[0] == facts.RunEnded(story.now, RunId("1.1"), Outcome.REQUEUED)
+
+
 def test_a_run_that_came_and_was_requeued_between_two_looks() -> None:
     story = Story(tracker())
     story.look(job())
@@ -293,7 +313,7 @@ def test_after_a_restart_only_what_changed_is_told() -> None:
     assert story.look(runs(restarts=3), job(id="2", job_id=2)) == []
     assert story.look(runs(restarts=3), job(id="2", job_id=2)) == []
     story = Story(tracker(known), T0 + 60 * SECOND)
-    told = story.look(runs(T0 + 30 * SECOND, restarts=1), job(id="2", job_id=2))
+    told = story.look(runs(T0 + 30 * SECOND, restarts=1), job(id="2", job_id=2), books=None)
     assert kinds(told) == ["RunEnded", "RunAdopted"] and told[1].run_id == "1.2"  # type: ignore[union-attr]
 
 

@@ -263,13 +263,14 @@ def bookings(listing: str) -> list[Booking]:
 
 
 def _booking(fields: list[str]) -> Booking | None:
+    """One row; None = it never began. What was requeued in the second of its begin is booked without one."""
     if len(fields) < 5:
         return None
     job, state, code, began, ended = fields[:5]
     status, _, signal = code.partition(":")
-    started = instant(began)
+    word = (state.split() or ["UNKNOWN"])[0].upper()
+    over = instant(ended)
+    started = over if instant(began) is None and word == "REQUEUED" else instant(began)
     if started is None:
         return None
-    return Booking(
-        job, (state.split() or ["UNKNOWN"])[0].upper(), started, instant(ended), count(status), count(signal)
-    )
+    return Booking(job, word, started, over, count(status), count(signal))

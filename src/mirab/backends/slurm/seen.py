@@ -44,6 +44,7 @@ class Seen:
         asked: the outcome that mirab asked for when it told the run to stop; back: the job is to queue again;
             stopped_at: when it was really stopped, after its notice.
         suspended: the scheduler knows that it stands still.
+        over: since when its run is over whose end only the accounting can tell, and has not yet; None = there is none.
         returning: it went on its notice and is to be requeued; since when.
     """
 
@@ -63,6 +64,7 @@ class Seen:
     back: bool = False
     stopped_at: Instant | None = None
     suspended: bool = False
+    over: Instant | None = None
     returning: Instant | None = None
 
     def begins(self, run: RunId, job: SlurmJob, at: Instant) -> None:

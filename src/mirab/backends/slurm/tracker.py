@@ -155,9 +155,11 @@ class Tracker:
         listed = {job.id: job for job in sorted(jobs, key=lambda job: (job.submitted_at, job.job_id, job.id))}
         for job_id, job in listed.items():
             told += self._submission(job_id, job, now)
+        booked = books is not None
+        for job_id in list(self.seen):
+            self._await_book(self.seen[job_id], listed.get(job_id), now, books)
         ends = [end for job_id in list(self.seen) for end in self._end(job_id, listed.get(job_id), now, bookings)]
         told += sorted(ends, key=lambda fact: fact.at)
-        booked = books is not None
         starts = [start for job_id, job in listed.items() for start in self._begin(job_id, job, now, booked)]
         told += sorted(starts, key=lambda fact: fact.at)
         room = self._room_in_arrays()
@@ -186,10 +188,23 @@ class Tracker:
         return found
 
     # --- ends
+    def _await_book(self, seen: Seen, job: SlurmJob | None, now: Instant, books: Sequence[Booking] | None) -> None:
+        """Of a run that its user requeued, Slurm's listing says no end. The accounting does, a little later."""
+        requeued = seen.run is not None and job is not None and not job.ended and seen.is_over(job)
+        told = books is None or seen.stopped_at is not None or seen.booked(books or ()) is not None
+        since = now if seen.over is None else seen.over
+        waits = requeued and not told and not self._lost(seen) and now - since < BOOKING_PATIENCE
+        seen.over = since if waits else None
+
+    def _lost(self, seen: Seen) -> bool:
+        return any(self.nodes.down(node) for node in seen.job.node_names)
+
     def _end(
         self, job_id: str, job: SlurmJob | None, now: Instant, bookings: Sequence[Booking]
     ) -> Iterator[Event]:  # fmt: skip
         seen = self.seen[job_id]
+        if seen.over is not None:
+            return
         if seen.run is not None and seen.is_over(job):
             yield from self._run_ends(seen, job, now, bookings)
         elif job is not None and _came_and_was_requeued(seen, job):
@@ -227,8 +242,9 @@ class Tracker:
         if job is None:
             outcome = seen.asked or OUTCOMES.get(booked.state if booked else "", Outcome.COMPLETED)
             return facts.RunEnded(at, seen.run, outcome, exit_code=exit_code(booked) if booked else None)
-        lost = any(self.nodes.down(node) for node in seen.job.node_names)
-        outcome = seen.asked or (Outcome.NODE_FAIL if lost or (booked and _node_failed(booked)) else Outcome.REQUEUED)
+        outcome = seen.asked or (
+            Outcome.NODE_FAIL if self._lost(seen) or (booked and _node_failed(booked)) else Outcome.REQUEUED
+        )
         resumes = self.rules.contract(job).resume and job.requeue
         return facts.RunEnded(at, seen.run, outcome if goes_back(outcome, resumes) else Outcome.REQUEUED)
 
@@ -270,7 +286,7 @@ class Tracker:
     def _begin(self, job_id: str, job: SlurmJob, now: Instant, booked: bool) -> Iterator[Event]:
         """The start of a run, and whether it stands still. One that may be the second has to wait for the books."""
         seen = self.seen.get(job_id)
-        if seen is None:
+        if seen is None or seen.over is not None:
             return
         unbooked = _came_and_was_requeued(seen, job) and now - seen.since < BOOKING_PATIENCE
         seen.job = replace(job, restarts=seen.job.restarts) if unbooked else job
