@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -89,6 +90,22 @@ def test_a_stop_is_told_before_it_is_done_and_never_to_a_later_run() -> None:
     again.look(runs(T0 + 5 * SECOND, restarts=1))
     again.errands.do([])
     assert not any("requeuehold" in words for words in again.notes.words)
+
+
+def test_a_job_that_may_have_ended_before_its_notice_is_looked_at_before_it_is_requeued() -> None:
+    """Slurm requeues what has completed, too: it would run a second time."""
+    for after, requeued in ((runs(), True), (replace(runs(), state="COMPLETED", ended_at=T0 + SECOND), False)):
+        desk = Desk()
+        desk.look(runs())
+        desk.now += 3 * SECOND
+        desk.errands.do([STOP])
+        desk.now += 2 * SECOND
+        desk.errands.do([])
+        assert not any("requeuehold" in words for words in desk.notes.words), "nobody has looked since"
+        desk.look(after)
+        desk.now += SECOND
+        desk.errands.do([])
+        assert any("requeuehold" in words for words in desk.notes.words) is requeued
 
 
 @pytest.mark.parametrize(

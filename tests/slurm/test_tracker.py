@@ -161,7 +161,7 @@ def test_an_array_lets_in_only_as_many_tasks_as_it_may_run() -> None:
 def test_a_victim_that_was_requeued_waits_again() -> None:
     story = Story(tracker())
     story.look(runs())
-    story.tracker.asked(WorkloadId("1"), Outcome.PREEMPTED, back=True)
+    story.tracker.asked(WorkloadId("1"), Outcome.PREEMPTED, back=True, now=T0)
     story.tracker.stopped(WorkloadId("1"), story.now)
     stopped_at = story.now
     assert story.look(replace(runs(), state="COMPLETING")) == []
@@ -174,7 +174,7 @@ def test_a_victim_that_was_requeued_waits_again() -> None:
 def test_a_victim_that_goes_on_its_notice_is_requeued_and_waits_until_slurm_has_done_so() -> None:
     story = Story(tracker())
     story.look(runs())
-    story.tracker.asked(WorkloadId("1"), Outcome.PREEMPTED, back=True)
+    story.tracker.asked(WorkloadId("1"), Outcome.PREEMPTED, back=True, now=T0)
     told = story.look(ended("COMPLETED", exit_code=0))
     assert kinds(told) == ["RunEnded", "WorkloadHeld"]
     assert told[0].outcome is Outcome.PREEMPTED and told[1].why == RETURNING  # type: ignore[union-attr]
@@ -184,10 +184,20 @@ def test_a_victim_that_goes_on_its_notice_is_requeued_and_waits_until_slurm_has_
     assert kinds(story.look(ended())) == ["WorkloadCancelled"]
 
 
+def test_what_had_ended_before_it_was_asked_to_is_not_called_stopped() -> None:
+    """Slurm was looked at late. It has done its work: it was not stopped inside its minimum, and does not run again."""
+    story = Story(tracker())
+    story.look(runs())
+    story.tracker.asked(WorkloadId("1"), Outcome.PREEMPTED, back=True, now=T0 + 12 * SECOND)
+    told = story.look(ended("COMPLETED", at=T0 + 3 * SECOND, exit_code=0))
+    assert told == [facts.RunEnded(T0 + 3 * SECOND, RunId("1.1"), Outcome.COMPLETED, exit_code=0)]
+    assert not story.tracker.returning()
+
+
 def test_a_user_cancels_a_victim_within_its_notice() -> None:
     story = Story(tracker())
     story.look(runs())
-    story.tracker.asked(WorkloadId("1"), Outcome.PREEMPTED, back=True)
+    story.tracker.asked(WorkloadId("1"), Outcome.PREEMPTED, back=True, now=T0)
     told = story.look(ended("CANCELLED"))
     assert isinstance(told[0], facts.RunEnded) and told[0].outcome is Outcome.CANCELLED and len(told) == 1
 

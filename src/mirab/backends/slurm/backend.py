@@ -197,6 +197,7 @@ class SlurmBackend:
             changed = sorted({line.partition(" ")[0] for line in before ^ now} | expected)
             self._glanced = shown
             if not changed:
+                self.tracker.fresh_at = self._clock()
                 return
             if len(changed) > MOST_ASKED:
                 self._look()

@@ -34,6 +34,7 @@ START_PATIENCE: Duration = 20 * SECOND
 SETTLED: Duration = 1500
 """So long after it was let go, what a listing says of a job is newer than that."""
 STOP_AGAIN: Duration = 5 * SECOND
+LOOK_AGAIN: Duration = SECOND // 2
 """When a stop that could not be written is written again."""
 NOT_THE_JOBS_FAULT = (
     "None",
@@ -149,20 +150,24 @@ class Errands:
         if seen.run != action.run_id:
             return
         self._told[action.run_id] = None
-        self._tracker.asked(seen.workload_id, outcome, back)
+        self._tracker.asked(seen.workload_id, outcome, back, self._clock())
         signal = self._tracker.rules.contract(seen.job).signal
         self._runner.write(commands.notice(seen.job.id, signal))
         heappush(self._steps, _Step(self._clock() + action.grace, action.run_id, back))
 
     def _take_steps(self) -> None:
+        """What is due. A job is requeued only after a look since its notice: an ended one would run twice."""
         while self._steps and self._steps[0].at <= self._clock():
             step = heappop(self._steps)
             seen = self._tracker.find(workload_of(step.run_id))
             if seen is None or seen.run != step.run_id:
                 self._told.pop(step.run_id, None)
                 continue
-            final = commands.requeue(seen.job.id) if step.back else (commands.cancel(seen.job.id),)
             now = self._clock()
+            if step.back and self._tracker.fresh_at < seen.asked_at:
+                heappush(self._steps, _Step(now + LOOK_AGAIN, step.run_id, step.back))
+                continue
+            final = commands.requeue(seen.job.id) if step.back else (commands.cancel(seen.job.id),)
             wrong = self._runner.write(final)[-1]
             if wrong:
                 log.warning("%s could not be stopped: %s; it is told again", step.run_id, wrong)

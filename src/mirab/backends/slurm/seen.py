@@ -41,7 +41,7 @@ class Seen:
             unwritten: Slurm has not taken the command yet, as while the run before is still on its way out;
             hung: why Slurm had not started it when it was to be taken back.
         held: why we told the scheduler that it may not start; "" = it may.
-        asked: the outcome that mirab asked for when it told the run to stop; back: the job is to queue again;
+        asked: the outcome that mirab asked for when it told the run to stop, and when; back: the job is to queue again;
             stopped_at: when it was really stopped, after its notice.
         suspended: the scheduler knows that it stands still.
         over: since when its run is over whose end only the accounting can tell, and has not yet; None = there is none.
@@ -61,6 +61,7 @@ class Seen:
     hung: str = ""
     held: str = ""
     asked: Outcome | None = None
+    asked_at: Instant = 0
     back: bool = False
     stopped_at: Instant | None = None
     suspended: bool = False
@@ -71,6 +72,18 @@ class Seen:
         self.run, self.attempt = run, int(run.rpartition(".")[2])
         self.begun, self.restarts = at, job.restarts
         self.expected, self.held, self.returning, self.hung = None, "", None, ""
+
+    def answers(self, at: Instant) -> bool:
+        """Whether an end at that instant may be what mirab asked for. One before is the run's own, however late it is
+        seen; Slurm counts whole seconds."""
+        return self.asked is not None and at > self.asked_at - SECOND
+
+    def outcome(self, job: SlurmJob, now: Instant) -> Outcome:
+        """What the end is called: as mirab asked for, if that is how it came; who goes on notice was stopped."""
+        ours = job.state in ON_NOTICE or (job.state == "CANCELLED" and not self.back)
+        if self.asked is not None and ours and self.answers(end_of(job, now)):
+            return self.asked
+        return OUTCOMES.get(job.state, Outcome.COMPLETED)
 
     def is_over(self, job: SlurmJob | None) -> bool:
         """Whether the present run is, whatever the job does now."""

@@ -9,7 +9,6 @@ from mirab.backends.slurm.contracts import Contract
 from mirab.backends.slurm.health import Nodes
 from mirab.backends.slurm.records import STANDS_STILL, Booking, SlurmJob, SlurmNode
 from mirab.backends.slurm.seen import (
-    ON_NOTICE,
     OUTCOMES,
     Seen,
     end_of,
@@ -79,14 +78,19 @@ class Rules:
 
 
 class Tracker:
-    """Keeps what the last listing said, and tells what the next one changes. Jobs go by Slurm's ids."""
+    """Keeps what the last listing said, and tells what the next one changes. Jobs go by Slurm's ids.
+
+    Attributes:
+        looked_at: when a listing was last taken in; fresh_at: when it was last known what runs.
+        ledger_since: nothing is charged before.
+    """
 
     def __init__(self, cluster: Cluster, rules: Rules, known: Known | None = None) -> None:
         known = known or Known()
         self.nodes = Nodes(cluster, known.health)
         self.rules = rules
         self.seen: dict[str, Seen] = {}
-        self.looked_at = self.ledger_since = known.at
+        self.looked_at = self.ledger_since = self.fresh_at = known.at
         for run_id, began in known.runs.items():
             seen = self._know(workload_of(run_id))
             seen.run, seen.attempt, seen.begun = run_id, int(run_id.rpartition(".")[2]), began
@@ -118,11 +122,11 @@ class Tracker:
         if seen is not None:
             seen.expected = None
 
-    def asked(self, workload_id: WorkloadId, outcome: Outcome, back: bool) -> None:
+    def asked(self, workload_id: WorkloadId, outcome: Outcome, back: bool, now: Instant) -> None:
         """Its run has been told to stop; this is what its end will be called."""
         seen = self.find(workload_id)
         if seen is not None:
-            seen.asked, seen.back = outcome, back
+            seen.asked, seen.asked_at, seen.back = outcome, now, back
 
     def stopped(self, workload_id: WorkloadId, now: Instant) -> None:
         """Its notice is over, and it has been stopped."""
@@ -165,7 +169,7 @@ class Tracker:
         room = self._room_in_arrays()
         for job_id, job in listed.items():
             told += self._holding(job_id, job, room, now)
-        self.looked_at = now
+        self.looked_at = self.fresh_at = now
         return told
 
     def _submission(self, job_id: str, job: SlurmJob, now: Instant) -> Iterator[Event]:
@@ -237,10 +241,11 @@ class Tracker:
     ) -> facts.RunEnded:  # fmt: skip
         assert seen.run is not None
         if job is not None and job.ended:
-            return facts.RunEnded(end_of(job, now), seen.run, _outcome(seen, job), exit_code=exit_code(job))
+            return facts.RunEnded(end_of(job, now), seen.run, seen.outcome(job, now), exit_code=exit_code(job))
         at = min(now, (booked.ended_at if booked else seen.stopped_at) or now)
+        asked = seen.asked if seen.answers(at) else None
         if job is None:
-            outcome = seen.asked or OUTCOMES.get(booked.state if booked else "", Outcome.COMPLETED)
+            outcome = asked or OUTCOMES.get(booked.state if booked else "", Outcome.COMPLETED)
             return facts.RunEnded(at, seen.run, outcome, exit_code=exit_code(booked) if booked else None)
         outcome = seen.asked or (
             Outcome.NODE_FAIL if self._lost(seen) or (booked and _node_failed(booked)) else Outcome.REQUEUED
@@ -259,7 +264,7 @@ class Tracker:
         yield from self._run_begins(seen, job, now)
         if seen.run is not None:
             at = max(end_of(job, now), min(job.started_at or now, now))
-            yield facts.RunEnded(at, seen.run, _outcome(seen, job), exit_code=exit_code(job))
+            yield facts.RunEnded(at, seen.run, seen.outcome(job, now), exit_code=exit_code(job))
 
     def _missed(self, seen: Seen, job: SlurmJob, now: Instant, bookings: Sequence[Booking]) -> Iterator[Event]:
         """A run that mirab let go has begun and was requeued by its user between two looks; it may even run again."""
@@ -374,12 +379,6 @@ class Tracker:
             if job.array_job is not None and job.array_limit and (seen.run or seen.expected):
                 room[job.array_job] = room.get(job.array_job, job.array_limit) - 1
         return room
-
-
-def _outcome(seen: Seen, job: SlurmJob) -> Outcome:
-    """What the end is called: as mirab asked for, if that is how it came; a run that went on its notice was stopped."""
-    ours = job.state in ON_NOTICE or (job.state == "CANCELLED" and not seen.back)
-    return seen.asked if seen.asked is not None and ours else OUTCOMES.get(job.state, Outcome.COMPLETED)
 
 
 def _node_failed(booked: Booking) -> bool:
