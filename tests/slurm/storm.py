@@ -13,11 +13,12 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from mirab.backends.slurm.amounts import instant
 from mirab.backends.slurm.commands import look_up
 from mirab.backends.slurm.listings import bookings
 from mirab.backends.slurm.records import Booking
@@ -222,9 +223,10 @@ class Storm:
         rows = self.slurm.run(*command, f"{columns},NodeList").splitlines()
         listing = "\n".join(row for row in rows if not row.endswith("|None assigned"))
         books = [each for each in bookings(listing) if each.ended_at is not None and each.ended_at > each.started_at]
-        found = [*self._against_the_books(runs, books), *self._contracts(runs), *self._twice(runs)]
+        ends = beginless(listing)
+        found = [*self._against_the_books(runs, books, ends), *self._contracts(runs), *self._twice(runs)]
         self.counted = Counter(run.outcome or "" for run in runs)
-        told = [fault.partition(" ")[0].partition(".")[0] for fault in found[:3]]
+        told = [fault.partition(" ")[0].partition(".")[0] for fault in [*found[:2], *found[-2:]]]
         return found + [line for name in told for line in self._told_of(name, job_of(WorkloadId(name)))]
 
     def _told_of(self, workload: str, job: str) -> list[str]:
@@ -233,7 +235,9 @@ class Storm:
             said = [f"{seq} {facts} {plan}" for seq, facts, plan in store.decisions(limit=50, mentioning=workload)]
         return [*said, self.slurm.run(*look_up([job]))]
 
-    def _against_the_books(self, runs: list[RunRow], books: list[Booking]) -> list[str]:
+    def _against_the_books(
+        self, runs: list[RunRow], books: list[Booking], ends: Mapping[str, Sequence[int]]
+    ) -> list[str]:
         found: list[str] = []
         left = {run.id: run for run in runs}
         for book in books:
@@ -251,6 +255,7 @@ class Storm:
             f"{run.id} from {run.started_at} to {run.ended_at} ({run.outcome}) is in no book"
             for run in left.values()
             if (run.ended_at or 0) - (run.started_at or 0) > 1000
+            and not any(abs((run.ended_at or 0) - end) <= 1000 for end in ends.get(job_of(run.workload_id), ()))
         ]
 
     @staticmethod
@@ -271,9 +276,20 @@ class Storm:
         return found + [f"{run.id} never ended" for run in runs if run.ended_at is None]
 
 
+def beginless(listing: str) -> dict[str, list[int]]:
+    """Ends, by job, that Slurm has booked without their begins: those were lost with its controller."""
+    found: dict[str, list[int]] = {}
+    for job, _, _, began, ended, *_ in (row.split("|") for row in listing.splitlines()):
+        if instant(began) is None and (end := instant(ended)) is not None:
+            found.setdefault(job, []).append(end)
+    return found
+
+
 def _requeued_after_its_end(run: RunRow, book: Booking) -> bool:
     """Slurm then writes the requeue over the end that it had booked: the accounting is wrong, not the ledger."""
-    return book.state == "REQUEUED" and run.outcome in ("COMPLETED", "FAILED", "CANCELLED")
+    itself = run.outcome in ("COMPLETED", "FAILED", "CANCELLED")
+    on_notice = run.outcome == "PREEMPTED" and (run.ended_at or 0) < (book.ended_at or 0)
+    return book.state == "REQUEUED" and (itself or on_notice)
 
 
 def _same(run: RunRow, book: Booking) -> bool:
