@@ -19,7 +19,7 @@ from mirab.cli.nodenames import folded, unfolded
 from mirab.cli.share import tree
 from mirab.cli.show import lines_of
 from tests.cli.conftest import Mirab
-from tests.cli_live.double import Answer, Asked, Double, job
+from tests.cli_live.double import Answer, Asked, Double, job, problem
 
 RUNNING: dict[str, Any] = {
     "state": "RUNNING", "reason": "", "why": "", "attempt": 1, "started_at": "2026-03-01T12:00:00Z",
@@ -58,9 +58,13 @@ def test_ls_filters(mirab: Mirab, three: Double) -> None:
     assert ids("-t", "CD,PD") == ["8", "9"]
     assert ids("9", "7") == ["9", "7"]
     mirab("ls", "-w", "n3", "--label", "x")
-    assert three.asked[-1].query["node"] == ["n3"]
-    assert three.asked[-1].query["label"] == ["x"]
+    asked = three.requests("GET", "/jobs")[-1]
+    assert (asked.query["node"], asked.query["label"]) == (["n3"], ["x"])
     assert mirab("ls", "10").code == 3
+    three.special = lambda asked: problem(404, "there is no account bleu") if asked.path == "/share/bleu" else None
+    misspelt = mirab("ls", "-A", "bleu")
+    assert (misspelt.code, misspelt.out, misspelt.err) == (3, "", "mirab: there is no account bleu.\n")
+    assert mirab("ls", "-t", "CD", "-w", "n99").code == 3, "no node of that name"
     assert mirab("ls", "-t", "odd").code == 2
 
 
