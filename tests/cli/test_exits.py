@@ -18,6 +18,7 @@ from mirab.cli.exits import (
     UnusableError,
     report,
 )
+from tests.cli.conftest import Mirab
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,22 @@ def test_each_error_has_its_exit_code_and_one_line(
     assert told.out == ""
     assert "Traceback" not in told.err
     assert told.err.count("\n") == (0 if code in (130, 141) else 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["completion"],
+            "Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish. See 'mirab completion --help'.",
+        ),
+        (["synth", "--nodes", "many"], "Invalid value for '--nodes': 'many' is not a whole number. See"),
+    ],
+)
+def test_what_click_says_is_one_line_of_plain_words(words: list[str], told: str, mirab: Mirab) -> None:
+    said = mirab(*words)
+    assert said.code == 2
+    assert said.err.startswith(f"mirab: {told}") and said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("number", sorted(exits._OS_ADVICE))
