@@ -64,7 +64,7 @@ def test_ls_filters(mirab: Mirab, three: Double) -> None:
     three.special = lambda asked: problem(404, "there is no account bleu") if asked.path == "/share/bleu" else None
     misspelt = mirab("ls", "-A", "bleu")
     assert (misspelt.code, misspelt.out, misspelt.err) == (3, "", "mirab: there is no account bleu.\n")
-    assert mirab("ls", "-t", "CD", "-w", "n99").code == 3, "no node of that name"
+    assert mirab("ls", "-t", "F", "-w", "n99").code == 3, "no node of that name"
     assert mirab("ls", "-t", "odd").code == 2
 
 
