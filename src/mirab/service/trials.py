@@ -33,6 +33,7 @@ from mirab.study.formats import span
 from mirab.study.pastwork import past_trace
 from mirab.study.replays import measure
 from mirab.study.whatif import Question, Side, whatif
+from mirab.study.whatiftext import lede
 
 Json = dict[str, Any]
 
@@ -43,6 +44,8 @@ REMEMBERED = 50
 """So many trials are kept; the oldest go first."""
 WAITING_MOST = 4
 NAME = re.compile(r"w[0-9a-f]{16}")
+NAMED = re.compile(r"what-if (w[0-9a-f]{16}) sha256:([0-9a-f]{64})")
+"""A trial as the evidence of a changeset."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
 
 
@@ -67,6 +70,11 @@ class Tried:
     @property
     def sha256(self) -> str:
         return sha256(self.data).hexdigest()
+
+    @property
+    def named(self) -> str:
+        """As the evidence of a changeset names it."""
+        return f"what-if {self.id} sha256:{self.sha256}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,7 @@ class Trials:
         self._turn = Lock()
         self._known: dict[str, Tried] = {}
         self._begun: dict[str, tuple[str, Instant]] = {}
+        self._sentences: dict[str, list[str]] = {}
 
     def begin(self, asked: Asked, now: Instant) -> Tried:
         """Begin a trial, or find it: a question that was asked within the hour is the same, while time goes on.
@@ -128,6 +137,23 @@ class Trials:
             return Tried(name, DONE, json.loads((self.folder / f"{name}.json").read_text("utf-8")))
         except (OSError, ValueError):
             return None
+
+    def sentences(self, evidence: str) -> list[str]:
+        """What the trial says that the evidence of a changeset names; nothing if it names none.
+
+        One that is gone, or is not what it was, is told as that.
+        """
+        named = NAMED.fullmatch(evidence)
+        if named is None:
+            return []
+        if evidence not in self._sentences:
+            kept = self.find(named[1])
+            if kept is None or kept.found is None:
+                return ["The service does not keep this what-if any more."]
+            if kept.sha256 != named[2]:
+                return ["What the service keeps under this name is not what was decided on: its hash differs."]
+            self._sentences[evidence] = lede(kept.found)
+        return self._sentences[evidence]
 
     def _forget(self) -> None:
         ended = [name for name, each in self._known.items() if each.state != RUNNING]
