@@ -80,6 +80,11 @@ def test_what_the_system_refuses_names_the_file_and_what_to_do(number: int, caps
     assert "words of the system" not in told
 
 
+def test_a_folder_that_is_gone_is_named_although_the_system_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    report(FileNotFoundError(errno.ENOENT, "No such file or directory"))
+    assert capsys.readouterr().err.startswith("mirab: the folder you are in does not exist")
+
+
 def test_an_unknown_refusal_of_the_system_keeps_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     report(OSError(errno.EIO, "Input/output error", "some/file"))
     assert "some/file could not be used: Input/output error." in capsys.readouterr().err

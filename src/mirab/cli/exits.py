@@ -124,6 +124,8 @@ def _os(error: BaseException) -> str:
 
 def _nameless(error: OSError) -> str:
     """What an error without a name is about: files that are written name themselves, standard output does not."""
+    if error.errno == errno.ENOENT:
+        return "the folder you are in"  # the one thing that the system misses without a name
     return "standard output" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "a file"
 
 
