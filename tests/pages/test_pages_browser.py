@@ -327,6 +327,17 @@ def test_an_account_shows_its_formula_with_numbers(reader: Reader) -> None:
     page.wait_for_selector("h1:has-text('vision')")
 
 
+def test_an_account_tells_what_it_has_borrowed(reader: Reader) -> None:
+    def borrowing(route: Any) -> None:
+        shares = route.fetch().json()
+        shares["accounts"][0]["borrowed_gpus"] = 2.5
+        route.fulfill(json=shares)
+
+    reader.page.route("**/api/v1/share/vision/video", borrowing)
+    reader.open("/accounts/vision/video")
+    assert "2.5 of them beyond its share: borrowed from accounts that do not use theirs" in reader.text()
+
+
 def test_an_account_over_time_is_drawn(reader: Reader) -> None:
     steps = [{"at": f"2026-03-01T{hour:02}:00:00Z", "hours": 1, "owed": 8 + hour, "charged": 12} for hour in range(24)]
     made_up = {"ready": True, "steps": steps, "debts": {"vision": {
