@@ -267,14 +267,20 @@ def test_a_person_with_a_keyboard_alone_gets_from_now_to_why(reader: Reader) -> 
                 return
         raise AssertionError(f"nobody gets to {selector} with Tab")
 
-    tab_to("nav a[href='/queue']")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("h1:has-text('Queue')")
-    tab_to("a[href='/queue?show=waiting']")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("tbody td:has-text('waiting')")
-    tab_to("tbody a[href^='/jobs/']")
-    page.keyboard.press("Enter")
+    def follow(selector: str) -> None:
+        """Enter on a link; the page it leads to is there, and has the focus, before the next key."""
+        tab_to(selector)
+        address = page.evaluate("document.activeElement.getAttribute('href')")
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "at => location.pathname + location.search === at && document.activeElement.matches('main')", arg=address
+        )
+
+    follow("nav a[href='/queue']")
+    assert page.locator("h1:has-text('Queue')").is_visible()
+    follow("a[href='/queue?show=waiting']")
+    assert page.locator("tbody td:has-text('waiting')").first.is_visible()
+    follow("tbody a[href^='/jobs/']")
     page.wait_for_selector("ol.blockers li")
 
 
