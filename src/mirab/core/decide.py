@@ -111,7 +111,7 @@ def _join_all(trial: Trial, turns: Turns) -> None:
 
 def _join_gangs(trial: Trial, turns: Turns) -> None:
     """Gangs that were a few nodes short of a hold: those nodes may be free now, before others take them."""
-    free = max(trial.wide(number)[bank.slots].bit_count() for number, bank in enumerate(trial.banks))
+    free = max(trial.count(number, bank.slots) for number, bank in enumerate(trial.banks))
     if not free:
         return
     for queue, missing in trial.state.short.items():
