@@ -143,5 +143,7 @@ def _database(place: dict[str, Any], make: bool = False) -> Iterator[Database]:
         raise ConflictError(f"{error}.") from error
     except UnreachableStoreError as error:
         raise UnreachableError(f"{error}.") from error
-    except (StoreError, ConfigError) as error:
+    except ConfigError as error:
+        raise InvalidError(f"{error}.") from error
+    except StoreError as error:
         raise UnusableError(f"{error}.") from error
