@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirab.cli.exits import ConflictError, Exit, UnreachableError, UnusableError
+from mirab.cli.exits import ConflictError, Exit, InvalidError, UnreachableError, UnusableError
 from mirab.cli.output import emit, say, to_json
 
 if TYPE_CHECKING:
