@@ -17,7 +17,7 @@ from mirab.model.units import WorkloadId
 from mirab.service.config import load_config
 from mirab.service.runtime import LiveEngine, Service, assemble
 from mirab.store import Store, open_store
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import WORKS, SlurmCluster
 
 USERS = ("games", "news", "mail")
 """Users of every Debian, who own the jobs: what root owns, Slurm treats otherwise."""
@@ -30,7 +30,7 @@ policy: {window: 10m, commitment_floor: 5s, guest_minimum: 1s, hold_review: 2s, 
 """
 
 
-def sbatch(slurm: SlurmCluster, *options: str, user: str = USERS[0], script: str = "sleep 600") -> str:
+def sbatch(slurm: SlurmCluster, *options: str, user: str = USERS[0], script: str = WORKS) -> str:
     """Submit as an ordinary user."""
     return slurm.sbatch(f"--uid={user}", *options, script=script)
 
