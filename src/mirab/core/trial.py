@@ -89,9 +89,9 @@ class Trial(Standings):
         run_id = RunId(f"{workload_id}.{pending.attempt}")
         minimum = self._minimum(queue)
         entry = self.kept_entry(given.pool, given.mask) if self.kept[given.pool] else None
-        inside = entry is not None and not without(given.mask, entry.mask)
-        if entry is not None and entry.reservation_id and inside and covers(entry.account or "/", leaf.path):
-            reason = Reserved(entry.reservation_id)
+        prepaid = None if entry is None else self._prepaid(given, leaf)
+        if prepaid is not None:
+            reason = Reserved(prepaid)
         elif entry is not None and entry.holder != workload_id:
             reason = OnHeldNodes(entry.holder, entry.until)
             self.wake(entry.until - min(info.shape.grace, self.policy.grace_max))
@@ -110,6 +110,13 @@ class Trial(Standings):
             self._given_gpus[account] = self._given_gpus.get(account, 0) + info.shape.gpus
         if info.charged:
             self.wake(self.now + minimum)
+
+    def _prepaid(self, given: Allocation, leaf: Account) -> str | None:
+        """The reservation that pays for a start that is wholly inside it, also where room had to be made first."""
+        for entry in self.kept[given.pool]:
+            if entry.reservation_id and not without(given.mask, entry.mask) and covers(entry.account or "/", leaf.path):
+                return entry.reservation_id
+        return None
 
     def gpus_used(self, account: Account) -> int:
         """GPUs that run in an account with a cap, or will from now on."""
