@@ -41,7 +41,7 @@ from mirab.model.units import (
 
 if TYPE_CHECKING:
     from mirab.core.clearing import NoClearing
-    from mirab.core.reach import Reach
+    from mirab.core.reach import Occupied, Reach
 
 
 class Trial(Standings):
@@ -50,6 +50,7 @@ class Trial(Standings):
     Attributes:
         surveyed: it asks for all that waits whose runs might be stopped; reviewing: because it is time to.
         taken: how many of a queue's entries are dealt with.
+        occupied: which nodes are taken by whose runs, once somebody has asked.
         reaches: how far it would reach to stop the runs of some leaves, as things stand.
         no_room_inside: who, at a cap, can stop nobody of the account.
         passed_over: queues that wait at a cap: others go on, whatever the order.
@@ -73,6 +74,7 @@ class Trial(Standings):
         self._given_gpus: dict[Account, int] = {}
         self.no_room_inside: dict[tuple[User, Size, Charge], None] = {}
         self.passed_over: dict[Queue, None] = {}
+        self.occupied: Occupied | None = None
         self.reaches: dict[tuple[Account, ...], Reach | None] = {}
         self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
         self.coming: dict[int, list[tuple[int, int]]] = {}

@@ -6,10 +6,8 @@ A run may be stopped for a workload only if its minimum is over, and it is uncha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mirab.core.queues import Pending, Queue, ShapeInfo
-from mirab.core.reach import Reach, around
+from mirab.core.reach import Reach, around, stoppable
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
@@ -46,7 +44,7 @@ def takers(trial: Trial) -> list[Queue]:
     runs = _newly_wanted(trial)
     if not runs:
         return []
-    near = Reach(trial, _all_of(trial, trial.state.exposed_leaves), around(runs))
+    near = Reach(trial, trial.state.exposed_leaves, among=around(runs))
     found: list[Queue] = []
     for leaf in trial.state.accounts.values():
         if not leaf.shapes or not _may_take_any(trial, leaf, 0, runs):
@@ -99,16 +97,14 @@ def reach_of(trial: Trial, leaf: Account, added: Charge) -> Reach | None:
 
 def _reach(trial: Trial, those: tuple[Account, ...]) -> Reach | None:
     if those not in trial.reaches:
-        runs = _all_of(trial, those) if trial.policy.preemption == "budget" else _unprotected(trial)
-        trial.reaches[those] = Reach(trial, runs) if runs else None
+        state, reach = trial.state, None
+        if trial.policy.preemption == "budget":
+            if those or state.uncharged_runs or state.orphans:
+                reach = Reach(trial, those)
+        elif state.exposed_leaves or state.uncharged_runs:
+            reach = Reach(trial, state.exposed_leaves, orphans=False)
+        trial.reaches[those] = reach
     return trial.reaches[those]
-
-
-def _all_of(trial: Trial, leaves: Iterable[Account]) -> list[Run]:
-    """Runs past their minimum of some leaves, and those that all charged work may stop."""
-    state = trial.state
-    exposed = (run for leaf in leaves for run in leaf.exposed.values())
-    return [*state.orphans.values(), *state.uncharged_runs.values(), *exposed]
 
 
 def _newly_wanted(trial: Trial) -> list[Run]:
@@ -129,11 +125,6 @@ def _wanted(trial: Trial, leaf: Account) -> bool:
             if other is not account and other.waiting and trial.ratio(other) * (1000 + trial.policy.margin) <= bound:
                 return True
     return leaf.waiting > 0
-
-
-def _unprotected(trial: Trial) -> list[Run]:
-    state = trial.state
-    return [*state.uncharged_runs.values(), *(run for leaf in state.exposed_leaves for run in leaf.exposed.values())]
 
 
 def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
@@ -203,6 +194,6 @@ def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
 def _of_lower_priority(trial: Trial, pending: Pending) -> list[Run]:
     return [
         run
-        for run in _unprotected(trial)
+        for run in stoppable(trial.state, trial.state.exposed_leaves, orphans=False)
         if run.workload.priority < pending.workload.priority and run.id not in trial.stopped
     ]
