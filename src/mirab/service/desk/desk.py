@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirab.core.state import State
+from mirab.model.events import WorkloadSubmitted
 from mirab.model.records import JobRow
 from mirab.model.units import Instant
 from mirab.service.auth.principal import Principal
@@ -87,7 +88,8 @@ class Desk:
                         raise
                     return refused(error)
                 sandbox.begin(lambda: rehearsed(state, now, made.ids[0], made.facts))
-            return told(sandbox.result(), names, made.notes)
+            asked = next(each.workload.shape for each in made.facts if isinstance(each, WorkloadSubmitted))
+            return told(sandbox.result(), names.asking(asked.gpus_per_node), made.notes)
 
     def _check_takes_jobs(self) -> None:
         if self._submit_there:
