@@ -26,7 +26,7 @@ CLUSTER = """
 budgets:
   red: {share: 30%}
   blue: {share: 70%}
-policy: {window: 10m, commitment_floor: 5s, guest_minimum: 1s, hold_review: 2s, review: 5s, cadence: 100ms}
+policy: {window: 2m, commitment_floor: 5s, guest_minimum: 1s, hold_review: 2s, review: 5s, cadence: 100ms}
 """
 
 
@@ -43,7 +43,7 @@ class House:
     folder: Path
     observe: bool = False
     cluster: str = CLUSTER
-    settings: str = "interval: 2s\n"
+    settings: str = "interval: 1s\n"
     path: str = ""
     plugin: bool = True
     service: Service | None = None

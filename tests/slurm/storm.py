@@ -10,6 +10,7 @@ import contextlib
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -318,6 +319,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", type=Path, metavar="DIR", help="Copy the logs and mirab's folder there in the end.")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     absent = missing(accounting=True)
     if absent:
         print(f"skipped: {absent}")
