@@ -117,6 +117,11 @@ class Seen:
             return job is not None and self.came_and_was_requeued(job)
         return self.is_over(job) and (job is None or not job.ended)
 
+    def requeued_at(self, job: SlurmJob | None) -> Instant | None:
+        """When Slurm put the job back into its queue after its present run: it then counts as submitted anew."""
+        after = job is not None and self.begun is not None and job.submitted_at > self.begun
+        return job.submitted_at if job is not None and after else None
+
     def booked(self, bookings: Sequence[Booking]) -> Booking | None:
         """Its present run in the accounting, if that knows its end."""
         begun = self.begun

@@ -245,7 +245,7 @@ class Tracker:
         assert seen.run is not None
         if job is not None and job.ended:
             return facts.RunEnded(end_of(job, now), seen.run, seen.outcome(job, now), exit_code=exit_code(job))
-        at = min(now, (booked.ended_at if booked else seen.stopped_at) or now)
+        at = min(now, (booked.ended_at if booked else seen.stopped_at or seen.requeued_at(job)) or now)
         asked = seen.asked if seen.answers(at) else None
         if job is None:
             outcome = asked or OUTCOMES.get(booked.state if booked else "", Outcome.COMPLETED)
