@@ -122,7 +122,7 @@ def look_and_decide(slurm: SlurmCluster, terminal: Terminal) -> None:
     time.sleep(15)
     sbatch(slurm, "-N2", *WORK[1:], "-A", "product", user="mail")
     terminal.serve("--observe", "yes", "--cluster", "slurm-import/budgets.yaml")
-    time.sleep(75)
+    time.sleep(110)
     terminal.say("mirab ls")
     terminal.say("mirab share")
     terminal.say("mirab show 10")
@@ -145,8 +145,7 @@ def look_and_decide(slurm: SlurmCluster, terminal: Terminal) -> None:
     terminal.say('sinfo -N -o "%N %T %E"')
     terminal.say("mirab node resume n2")
     time.sleep(12)
-    terminal.say("mirab report --week now --markdown - | grep -A4 '| node |'", "mirab report")
-    terminal.say("mirab slurm ungovern vlm")
+    terminal.say(f"mirab report --week {time.strftime('%Y-%m-%d')} | grep -A4 '| node |'", "mirab report")
     terminal.say("mirab slurm release-all")
     terminal.say("mirab slurm status")
 
