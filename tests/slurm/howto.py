@@ -20,6 +20,7 @@ from tests.slurm.house import USERS, sbatch
 POLICY = """policy:
   window: 5m
   commitment_floor: 30s
+  hold_review: 10s
 """
 """Five minutes of looking are no week: see the how-to."""
 GATES = """gates:
