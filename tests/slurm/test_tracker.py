@@ -126,6 +126,29 @@ def test_what_ended_before_mirab_came_is_none_of_its_business() -> None:
     assert Story(tracker(Known(at=T0 + HOUR)), T0 + HOUR).look(ended()) == []
 
 
+def test_what_came_and_went_between_two_whole_looks_is_told_once() -> None:
+    """A glance lists only what has changed: what it does not show may have come before it all the same."""
+    story = Story(tracker())
+    story.look()
+    short = ended(at=story.now + 4 * SECOND, submitted_at=story.now + 2 * SECOND, started_at=story.now + 3 * SECOND)
+    other = replace(short, id="2", job_id=2)
+    story.now += 8 * SECOND
+    told = story.tracker.take_in([other], NODES, story.now, (), False)
+    assert kinds(told) == ["WorkloadSubmitted", "RunAdopted", "RunEnded"]
+    assert story.tracker.take_in([other], NODES, story.now, (), False) == []
+    told = story.look(short, other)
+    assert kinds(told) == ["WorkloadSubmitted", "RunAdopted", "RunEnded"]
+    assert all("2" not in str(getattr(fact, "run_id", "")) for fact in told)
+    assert story.look(short, other) == []
+
+
+def test_what_came_and_went_while_mirab_was_down_is_told_unless_it_is_known() -> None:
+    known = Known(at=T0 + 10 * SECOND)
+    late = ended(at=T0 + 12 * SECOND, submitted_at=T0 + 5 * SECOND, started_at=T0 + 11 * SECOND)
+    assert "RunEnded" in kinds(Story(tracker(known), T0 + 10 * SECOND).look(late))
+    assert Story(tracker(known, taken=["1"]), T0 + 10 * SECOND).look(late) == []
+
+
 def test_a_waiting_job_that_goes_is_cancelled() -> None:
     for last in ((), (job(state="CANCELLED", ended_at=T0 + 15 * SECOND, held_by=""),)):
         story = Story(tracker())

@@ -212,13 +212,13 @@ class SlurmBackend:
         except (SlurmCommandError, ListingError):
             self._list_at = 0.0
         else:
-            self._take_in()
+            self._take_in(whole=False)
 
-    def _take_in(self) -> None:
+    def _take_in(self, whole: bool = True) -> None:
         """What the listing says, as facts; and what has to be written because of it."""
         listed = list(self._jobs.values())
         now = self._clock()
-        facts = self.tracker.take_in(listed, self._nodes, now, self._booked(listed))
+        facts = self.tracker.take_in(listed, self._nodes, now, self._booked(listed), whole)
         self._tell(facts)
         if not self._observing:
             self.errands.tidy(listed)

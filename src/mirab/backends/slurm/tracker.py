@@ -93,6 +93,7 @@ class Tracker:
         self.seen: dict[str, Seen] = {}
         self.looked_at = self.ledger_since = self.fresh_at = known.at
         self._done = Done({})
+        self._ended: dict[str, Instant] = {}
         for run_id, began in known.runs.items():
             seen = self._know(workload_of(run_id))
             seen.run, seen.attempt, seen.begun = run_id, int(run_id.rpartition(".")[2]), began
@@ -150,11 +151,17 @@ class Tracker:
 
     # --- what Slurm says ----------------------------------------------------------------------------------------------
     def take_in(
-        self, jobs: Sequence[SlurmJob], nodes: Sequence[SlurmNode], now: Instant, books: Sequence[Booking] | None = None
+        self,
+        jobs: Sequence[SlurmJob],
+        nodes: Sequence[SlurmNode],
+        now: Instant,
+        books: Sequence[Booking] | None = None,
+        whole: bool = True,
     ) -> list[Event]:
         """What the listing tells that was not known; submissions, then ends, starts and what may start.
 
-        `books`: what the accounting says of those `to_look_up`; None = there is none.
+        `books`: what the accounting says of those `to_look_up`; None = there is none. `whole`: all jobs were listed
+        anew, so that what came before and is not known has never been.
         """
         bookings = books or ()
         told = self.nodes.take_in(nodes, now)
@@ -172,11 +179,13 @@ class Tracker:
         room = self._room_in_arrays()
         for job_id, job in listed.items():
             told += self._holding(job_id, job, room, now)
-        self.looked_at = self.fresh_at = now
+        self._ended = {job_id: job.submitted_at for job_id, job in listed.items() if job.ended}
+        self.looked_at = now if whole else self.looked_at
+        self.fresh_at = now
         return told
 
     def _submission(self, job_id: str, job: SlurmJob, now: Instant) -> Iterator[Event]:
-        if job_id in self.seen or not job.known or (job.ended and job.submitted_at <= self.looked_at - SECOND):
+        if job_id in self.seen or not job.known or (job.ended and self._is_past(job)):
             return
         workload_id = self._fresh(job_id)
         seen = self.seen[job_id] = Seen(job, workload_id)
@@ -185,6 +194,12 @@ class Tracker:
         seen.held = "" if job.ended else self._why_not(job, None, now)
         if seen.held:
             yield facts.WorkloadHeld(now, workload_id, seen.held)
+
+    def _is_past(self, job: SlurmJob) -> bool:
+        """Whether an end is no news: told before, or from before mirab came. What came and went unseen is news."""
+        if job.submitted_at > self.looked_at - SECOND or job.id in self._ended:
+            return self._ended.get(job.id) == job.submitted_at
+        return (job.ended_at or 0) <= self.ledger_since or self.rules.taken(WorkloadId(job.id))
 
     def _fresh(self, job_id: str) -> WorkloadId:
         """Slurm's id; a job that comes again after its end is told apart from what it was."""
