@@ -20,6 +20,7 @@ from tests.slurm.house import USERS, sbatch
 POLICY = """policy:
   window: 5m
   commitment_floor: 30s
+  review: 10s
   hold_review: 10s
 """
 """Five minutes of looking are no week: see the how-to."""
@@ -123,7 +124,7 @@ def look_and_decide(slurm: SlurmCluster, terminal: Terminal) -> None:
     time.sleep(15)
     sbatch(slurm, "-N2", *WORK[1:], "-A", "product", user="mail")
     terminal.serve("--observe", "yes", "--cluster", "slurm-import/budgets.yaml")
-    time.sleep(110)
+    time.sleep(90)
     terminal.say("mirab ls")
     terminal.say("mirab share")
     terminal.say("mirab show 10")
@@ -134,12 +135,12 @@ def look_and_decide(slurm: SlurmCluster, terminal: Terminal) -> None:
     time.sleep(2)
     terminal.serve("--cluster", "slurm-import/budgets.yaml")
     terminal.say("mirab slurm govern vlm product")
-    time.sleep(40)
+    time.sleep(30)
     terminal.say("mirab slurm status")
     terminal.say("mirab ls")
     terminal.say("squeue -o '%.5i %.8u %.8a %.3t %.6M %.5D %R'", "squeue -o '%.5i %.8u %.8a %.3t %.6M %.5D %R'")
     sbatch(slurm, *WORK, "-A", "vlm", user="games")
-    time.sleep(45)
+    time.sleep(35)
     terminal.say("mirab node report n2 --xid 79")
     time.sleep(25)
     terminal.say("mirab node ls")
