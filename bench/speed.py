@@ -65,18 +65,27 @@ def _over_load(count: int) -> list[str]:
 
 
 def nodes(runs: int) -> list[Speed]:
-    """40,000 workloads, their sizes scaled with the cluster: the cost of one against 128 nodes."""
-    walls = {}
-    for count in (128, 1024, 8192):
-        log = synthetic_log(
-            f"nodes-{count}", "--workloads", "40000", "--nodes", str(count), "--size-scale", str(count // 128)
-        )
-        walls[count] = _timed(log, runs).wall_s
+    """40,000 workloads, their sizes scaled with the cluster: the cost of one against 128 nodes.
+
+    Hardware fails as often for each node, so that 8,192 nodes have 64 times the events for as many workloads; the last
+    row leaves them out.
+    """
+    logs = {count: _scaled(count) for count in (128, 1024, 8192)}
+    walls = {count: _timed(log, runs).wall_s for count, log in logs.items()}
+    calm = {count: _timed(logs[count][:3], runs).wall_s for count in (128, 8192)}
     return [
-        Speed(f"cost of a workload, 128 -> {count:,} nodes", walls[count] / walls[128], "times", 1.5,
-              note=f"{walls[128]:.1f} s -> {walls[count]:.1f} s")
-        for count in (1024, 8192)
-    ]  # fmt: skip
+        *(_grown(f"128 -> {count:,} nodes", walls[128], walls[count]) for count in (1024, 8192)),
+        _grown("the same without hardware events", calm[128], calm[8192]),
+    ]
+
+
+def _scaled(count: int) -> list[str]:
+    scale = str(count // 128)
+    return synthetic_log(f"nodes-{count}", "--workloads", "40000", "--nodes", str(count), "--size-scale", scale)
+
+
+def _grown(what: str, before: float, after: float) -> Speed:
+    return Speed(f"cost of a workload, {what}", after / before, "times", 1.5, note=f"{before:.1f} s -> {after:.1f} s")
 
 
 def one_decision(runs: int) -> list[Speed]:
