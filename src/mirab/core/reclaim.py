@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirab.core.clearing import Clearing, NoClearing, clear, coming_free, plan_cost
+from mirab.core.clearing import Clearing, Cost, NoClearing, clear, coming_free, plan_cost
 from mirab.core.queues import Pending, Queue, User
 from mirab.core.runs import Run
 from mirab.core.shares import Account
@@ -68,9 +68,16 @@ def _search(trial: Trial, queue: Queue, found: list[Run], nodes: int) -> Clearin
 
 def _clear_any(trial: Trial, queue: Queue, victims: list[Run]) -> Clearing | None:
     """In the pool where it loses least."""
-    plans = [clear(trial, queue, victims, number, width) for number, width in queue.info.pairs] if victims else []
-    complete = [plan for plan in plans if plan is not None]
-    return min(complete, key=lambda plan: (plan_cost(trial, list(plan.victims)), plan.pool), default=None)
+    best: Clearing | None = None
+    for number, width in queue.info.pairs if victims else ():
+        plan = clear(trial, queue, victims, number, width)
+        if plan is not None and (best is None or _cost(trial, plan) < _cost(trial, best)):
+            best = plan
+    return best
+
+
+def _cost(trial: Trial, plan: Clearing) -> tuple[Cost, int]:
+    return plan_cost(trial, list(plan.victims)), plan.pool
 
 
 def claim(trial: Trial, queue: Queue, pending: Pending, plan: Clearing) -> None:
