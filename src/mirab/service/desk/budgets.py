@@ -26,9 +26,9 @@ from mirab.service.desk.errors import DeskError, conflict, denied, invalid
 from mirab.service.desk.forms import check_word
 from mirab.service.desk.office import BRIEF, Office, audited
 from mirab.service.inbox import Entry
-from mirab.study.budgetedits import TermChange, difference, term_changes
+from mirab.study.budgetedits import OF_POOL, TermChange, difference, term_changes
 from mirab.study.budgethistory import BudgetConflictError, Draft, History, recorded
-from mirab.study.budgettext import value_text
+from mirab.study.budgettext import term_word, value_text
 
 ANY_VERSION = "*"
 LARGEST = 256 << 10
@@ -66,6 +66,8 @@ def version_of(budgets: Budgets) -> str:
 def plain(budget: Budget) -> dict[str, Any]:
     """As in the cluster file."""
     told: dict[str, Any] = {"share": format_share(budget.share)}
+    if budget.pool_shares:
+        told["pool_shares"] = {pool: format_share(share) for pool, share in budget.pool_shares}
     told.update({name: getattr(budget, name) for name in WORDS if getattr(budget, name)})
     if budget.formerly:
         told["formerly"] = list(budget.formerly)
@@ -103,8 +105,8 @@ class BudgetCommands:
             base_version: the version that the author saw; ``*`` = whatever is in force.
 
         Raises:
-            DeskError: no reason, no tree, shares of more than 100 % (named), another version in force, or a change of
-                what is not below an account of theirs.
+            DeskError: no reason, no tree, shares of more than 100 % (named), a share of a pool that is none, another
+                version in force, or a change of what is not below an account of theirs.
         """
         check_word("why", why, BRIEF)
         if not why.strip():
@@ -118,6 +120,7 @@ class BudgetCommands:
             changes = term_changes(state.budgets, after)
             check_rights(who, changes)
             check_past(who, state.budgets, after)
+            check_pools(after, state)
             if not changes:
                 return Entry()
             edits = tuple(difference(state.budgets, after))
@@ -205,7 +208,7 @@ def _carried(parent: str, budget: Budget, before: Budgets) -> Budget:
         children=children,
         formerly=budget.formerly or old.formerly,
         outcome=budget.outcome or old.outcome,
-        closed=budget.closed or ("" if budget.share else old.closed),
+        closed=budget.closed or ("" if budget.share or any(dict(budget.pool_shares).values()) else old.closed),
     )
 
 
@@ -244,6 +247,13 @@ def check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
             )
 
 
+def check_pools(budgets: Budgets, state: State) -> None:
+    """Every pool that somebody names is one of the cluster."""
+    unknown = budgets.pools_unknown([pool.name for pool in state.cluster.pools])
+    if unknown:
+        raise invalid(unknown)
+
+
 def check_past(who: Principal, before: Budgets, after: Budgets) -> None:
     """Who goes on for an account gets its work and its people's rights: that is for who divides what has them now."""
     known = before.heirs()
@@ -273,7 +283,8 @@ def _one(change: TermChange) -> str:
         if change.before is None:
             return f"{change.path} is new"
         return f"{change.path} is gone" if change.after is None else f"{change.before} is now {change.after}"
-    return f"{change.path} {change.term} {_value(change.term, change.before)} -> {_value(change.term, change.after)}"
+    term = term_word(change.term) if change.term.startswith(OF_POOL) else change.term
+    return f"{change.path} {term} {_value(change.term, change.before)} -> {_value(change.term, change.after)}"
 
 
 def _value(term: str, value: object) -> str:

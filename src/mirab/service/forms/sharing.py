@@ -61,6 +61,10 @@ class BudgetNode(Request):
     """One account's budget, as in the cluster file."""
 
     share: Annotated[ShareText, Field(description="Of its parent.")]
+    pool_shares: Annotated[
+        dict[Name, ShareText],
+        Field(max_length=100, description="Of single pools: pool -> share of what its parent has of that pool."),
+    ] = {}
     children: Annotated[dict[Name, BudgetNode], Field(max_length=10_000)] = {}
     owner: Sentence = ""
     review: Sentence = ""
