@@ -121,9 +121,10 @@ def renamed(budgets: Budgets, path: str, name: str) -> list[ChildrenSet]:
 
 
 def merged(budgets: Budgets, paths: Sequence[str], into: str) -> list[ChildrenSet]:
-    """Siblings as one, with their shares, pool by pool too, added and their past taken over; `into` is one of them, or a new name.
+    """Siblings as one, with their shares added and their past taken over; `into` is one of them, or a new name.
 
-    Caps on GPUs at once add up as shares do, of other caps the widest counts; where one part has none there is none.
+    Shares of single pools are added pool by pool. Caps on GPUs at once add up as shares do, of other caps the widest
+    counts; where one part has none there is none.
 
     Raises:
         ValueError: they are not siblings, or children of two of them have one name.

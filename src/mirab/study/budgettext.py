@@ -177,7 +177,8 @@ def change_text(change: TermChange) -> str:
         if change.after is None:
             return f"{change.path} is gone"
         return f"{change.before} goes on as {change.after}"
-    return f"{change.path} {term_word(change.term)} {value_text(change.term, change.before)} -> {value_text(change.term, change.after)}"
+    before, after = (value_text(change.term, value) for value in (change.before, change.after))
+    return f"{change.path} {term_word(change.term)} {before} -> {after}"
 
 
 def term_word(term: str) -> str:

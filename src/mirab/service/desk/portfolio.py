@@ -45,7 +45,7 @@ def _tree(wanted: Any, present: Budgets) -> Budgets:
 
 
 class Shares(dict[str, str]):
-    """Account -> its share of its parent, as text; of one pool alone (``h100:vision``), where ``none`` takes it away."""
+    """Account -> its share of its parent, as text; of one pool for ``h100:vision``, where ``none`` takes it away."""
 
 
 class Portfolio:
