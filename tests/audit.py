@@ -109,6 +109,7 @@ class Audit:
                 self.holds.pop(change.workload_id, None)
         self._actions(plan)
         self._all_judged(plan)
+        self._none_kept_in_vain(plan)
         if self.policy.contract:
             self._nothing_idles(plan)
 
@@ -376,6 +377,12 @@ class Audit:
         for workload_id in sorted(self.waiting - self.judged):
             self.judged.add(workload_id)
             assert self.fits(self.workloads[workload_id].shape), f"{workload_id} can never fit and is not refused"
+
+    def _none_kept_in_vain(self, plan: Plan) -> None:
+        """No nodes are kept for what a cap forbids, though it came after they were."""
+        for workload in (self.workloads[each] for each in self.holds if each in self.workloads):
+            largest = caps.largest(self.budgets, workload.account)
+            assert workload.shape.gpus <= largest, f"at {plan.at} nodes are kept for {workload.id}, which is too large"
 
     def fits(self, shape: Shape) -> bool:
         """Whether some pool could ever hold it (work for GPUs only: what the random worlds are made of)."""

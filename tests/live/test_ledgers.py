@@ -16,6 +16,7 @@ from mirab.backends.local import rundir
 from mirab.backends.local.leftovers import living
 from mirab.cli.client import new_key
 from mirab.cli.localservice import LocalService, begin, end
+from tests.live.test_trouble import readiness
 
 PATIENCE = 60.0
 pytestmark = pytest.mark.slow
@@ -84,7 +85,9 @@ def test_a_ledger_that_is_removed_under_the_service_takes_no_job_until_it_is_bac
     try:
         submit(service, "true")
         ledger, aside = service.folder / "mirab.db", service.folder / "aside"
+        assert readiness(service) == ""
         ledger.rename(aside)
+        assert "mirab.db, or the -wal beside it, has been removed or replaced" in readiness(service), "before any write"
         with ThreadPoolExecutor(1) as waiting:
             answer = waiting.submit(submit, service, "exit 3")
             until(lambda: "removed or replaced while it is in use" in service.log.read_text())
@@ -92,6 +95,7 @@ def test_a_ledger_that_is_removed_under_the_service_takes_no_job_until_it_is_bac
             assert not ledger.exists(), "nobody makes an empty ledger in its place"
             aside.rename(ledger)
             number = answer.result(PATIENCE)
+        assert readiness(service) == ""
         until(lambda: job(service, number)["state"] == "FAILED")
         assert job(service, number)["exit_code"] == 3
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event as Flag
+from types import SimpleNamespace
 from typing import Any, cast
 
 from mirab.core.state import State
@@ -31,6 +32,7 @@ class MemoryStore:
     snapshots: list[tuple[int, str, bytes]] = field(default_factory=list)
     before: Callable[[], object] = lambda: None
     """Called before each append: to block it, or to fail it."""
+    database: Any = field(default_factory=lambda: SimpleNamespace(out_of_place=lambda: ""))
 
     def append(self, facts: Sequence[Event], plan: Plan, writes: Sequence[Write] = ()) -> int:
         self.before()

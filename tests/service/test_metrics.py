@@ -16,7 +16,7 @@ from mirab.model.units import AccountPath, NodeName, RunId, WorkloadId
 from mirab.service.live import Live
 from mirab.service.loop import Timing
 from mirab.service.metrics import Metrics
-from tests.service.doubles import job, make_live
+from tests.service.doubles import MemoryStore, job, make_live
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -94,6 +94,16 @@ def test_what_was_lost_is_counted_in_gpu_seconds() -> None:
     assert found["mirab_preemptions_total", (("cause", "DrainedFrom"),)] == 1
     assert found["mirab_decisions_total", ()] == 3
     assert found["mirab_decision_seconds_sum", ()] == pytest.approx(0.002)
+
+
+def test_a_ledger_whose_file_is_gone_is_seen_at_the_next_scrape() -> None:
+    store = MemoryStore()
+    live = make_live(store)
+    metrics = Metrics(live)
+    live.pulse.running = True
+    assert (scraped(metrics)["mirab_up", ()], scraped(metrics)["mirab_store_trouble", ()]) == (1, 0)
+    store.database.out_of_place = lambda: "it has been removed"
+    assert (scraped(metrics)["mirab_up", ()], scraped(metrics)["mirab_store_trouble", ()]) == (0, 1)
 
 
 def test_a_state_that_may_not_be_shown_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,9 +313,11 @@ def test_a_file_that_is_removed_or_replaced_while_in_use_takes_no_record_until_i
     assert sqlite_store.append((submitted("1"),), plan(0)) == 1
     file = Path(sqlite_store.url.removeprefix("sqlite:///") + suffix)
     aside = file.with_name("aside")
+    assert sqlite_store.database.out_of_place() == ""
     file.rename(aside)
     if replaced:
         file.write_bytes(b"")
+    assert "removed or replaced" in sqlite_store.database.out_of_place(), "before anything is written"
     said: list[str] = []
 
     def put_back(trouble: str) -> None:
@@ -328,6 +330,7 @@ def test_a_file_that_is_removed_or_replaced_while_in_use_takes_no_record_until_i
 
     sqlite_store.on_trouble = put_back
     assert sqlite_store.append((submitted("2"),), plan(1)) == 2
+    assert sqlite_store.database.out_of_place() == ""
     assert "has been removed or replaced while it is in use" in said[0]
     assert said[1:] == [""]
     assert sqlite_store.meta("note") is None

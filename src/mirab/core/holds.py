@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mirab.core.barriers import below_cap
+from mirab.core.caps import too_large
 from mirab.core.clearing import needed_on
 from mirab.core.placement import allocation, choose
 from mirab.core.queues import Pending, Queue
@@ -38,7 +39,9 @@ def serve_holds(trial: Trial) -> None:
         queue = pending.queue
         if queue is None or _quiet(trial, pending, hold):
             continue
-        if trial.news and hold.mask & ~trial.usable[hold.pool]:
+        if queue.user.account.capped and too_large(queue.user.account, queue.info.shape):
+            _give_up(trial, pending, "it is larger than its account's cap allows by now")
+        elif trial.news and hold.mask & ~trial.usable[hold.pool]:
             _replace(trial, queue, pending, hold)
         elif not (trial.news and _start_if_free(trial, queue, pending, hold)) and not _not_due(trial, pending, hold):
             _press(trial, queue, pending, hold)

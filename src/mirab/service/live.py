@@ -109,6 +109,13 @@ class Live:
     def now(self) -> Instant:
         return self.clock.now()
 
+    def store_trouble(self) -> str:
+        """Why nothing can be recorded: what the last write said, or files that are not where they were; "" = it can.
+
+        From any thread, without asking the store itself.
+        """
+        return self.pulse.store_trouble or self.store.database.out_of_place()
+
     @contextmanager
     def recording(self) -> Iterator[None]:
         """For the decider, which holds the lock: where its record has to wait, `admit` lets readers in meanwhile."""

@@ -137,14 +137,14 @@ class StateCollector(Collector):
             yield family.metric()
 
     def _service(self) -> Iterator[_Family]:
-        pulse = self._live.pulse
+        pulse, trouble = self._live.pulse, self._live.store_trouble()
         age = (self._live.now() - pulse.decided_at) / SECOND if pulse.decided_at else 0.0
         for name, means, value in (
-            ("mirab_up", "1 while the scheduler decides and records.", float(pulse.ready)),
+            ("mirab_up", "1 while the scheduler decides and records.", float(pulse.ready and not trouble)),
             ("mirab_inbox_depth", "Commands that wait for the next decision.", float(self._live.inbox.depth)),
             ("mirab_last_decision_age_seconds", "Time since the last recorded decision.", age),
             ("mirab_journal_record", "Number of the last record of the journal.", float(pulse.seq)),
-            ("mirab_store_trouble", "1 while the store cannot record.", float(bool(pulse.store_trouble))),
+            ("mirab_store_trouble", "1 while the store cannot record.", float(bool(trouble))),
             ("mirab_backend_trouble", "1 while the backend fails.", float(bool(pulse.engine_trouble))),
             ("mirab_clock_offset_seconds", "How far the wall clock is ahead of the scheduler's own.",
              self._live.clock.offset() / SECOND),

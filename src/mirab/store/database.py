@@ -48,6 +48,9 @@ class Database(Protocol):
         = nothing. `connection`: through which what is left can be copied.
         """
 
+    def out_of_place(self) -> str:
+        """The same for one who only asks, at the cost of two looks at the folder, from any thread."""
+
     def passing(self, error: DBAPIError) -> bool:
         """Whether the same may succeed later: locked, full, disconnected."""
 

@@ -108,6 +108,9 @@ class Postgres:
         """A server's files are its own to watch."""
         return ""
 
+    def out_of_place(self) -> str:
+        return ""
+
     def passing(self, error: DBAPIError) -> bool:
         state = _state(error)
         if state is None:

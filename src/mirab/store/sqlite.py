@@ -45,6 +45,7 @@ class Sqlite:
     def __init__(self, url: URL, make: bool = True) -> None:
         self.path = _usable(url.database, make)
         self.name = f"the file {self.path}"
+        self._wal = Path(f"{self.path}-wal")
         self._place = _identity(self.path)
         self._ahead: tuple[int, int] | None = None
         self._rescued = ""
@@ -82,6 +83,15 @@ class Sqlite:
             return ""
         if connection is not None and not self._rescued:
             self._rescued = self._rescue(connection)
+        return self._told_astray()
+
+    def out_of_place(self) -> str:
+        ahead = self._ahead
+        if _identity(self.path) == self._place and ahead in (None, _identity(self._wal)):
+            return ""
+        return self._told_astray()
+
+    def _told_astray(self) -> str:
         kept = f"; all that it held is in {self._rescued}" if self._rescued else ""
         return (
             f"{self.name}, or the -wal beside it, has been removed or replaced while it is in use, and nothing more is "
@@ -92,7 +102,7 @@ class Sqlite:
         """Whether the names lead to the files that are open; to the -wal only while a connection keeps it there."""
         if _identity(self.path) != self._place:
             return False
-        ahead = _identity(Path(f"{self.path}-wal")) if connected else None
+        ahead = _identity(self._wal) if connected else None
         self._ahead = self._ahead or ahead
         return not connected or ahead == self._ahead
 

@@ -26,7 +26,7 @@ async def show_health(who: Annotated[Principal, needs("health.see")]) -> Health:
 @router.get("/readyz", response_model=Health, responses={503: {}})
 async def show_readiness(who: Annotated[Principal, needs("health.see")], parts: Service) -> Health:
     """It decides and records: send it work."""
-    if trouble := parts.trouble() or await silence_of_store(parts):
+    if trouble := parts.trouble() or parts.live.store_trouble() or await silence_of_store(parts):
         raise ProblemError(503, trouble, headers={"Retry-After": "5"})
     return Health(status="ready")
 
