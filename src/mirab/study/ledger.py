@@ -6,16 +6,16 @@ Pools that some pay for alone have a tree of their own beside the main one: a *r
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core.homes import home_of
+from mirab.core.homes import promises
 from mirab.model.accounts import Budgets, ledger_of, ledger_path, plain
 from mirab.model.accounts import Ledger as Division
 from mirab.model.policy import Exemption, Reservation
-from mirab.model.resources import Cluster
+from mirab.model.resources import Cluster, Shape
 from mirab.model.units import AccountPath, ChargeRate, Instant
 from mirab.study.demand import PoolSet
 from mirab.study.owed import Leaf
@@ -109,8 +109,9 @@ class Ledger:
 
     def _divide(self, now: Instant) -> None:
         """The realms, and the shares in each."""
-        self._divisions = self._budgets.ledgers(_names(self._cluster))
-        self._realms = {each.name: Realm(each) for each in self._divisions}
+        found = self._budgets.ledgers(_names(self._cluster))
+        self._realms = {each.name: Realm(each) for each in found}
+        self._by_pool = [next(each.name for each in found if pool in each.pools) for pool in range(len(self.capacity))]
         self._main = self._realms[""]
         self.divided = len(self._realms) > 1
         self._share_out(now)
@@ -129,11 +130,12 @@ class Ledger:
     # --- which of them -----------------------------------------------------------------------------------------------
     def of_pool(self, pool: int) -> str:
         """The name of the realm that a pool belongs to."""
-        return next((realm.name for realm in self._realms.values() if realm.accepted >> pool & 1), "")
+        return self._by_pool[pool]
 
-    def home(self, account: AccountPath, pools: Sequence[int]) -> str:
-        """The name of the realm in which an account's work waits that these pools could hold (see `home_of`)."""
-        return home_of(pools, self._divisions, self._cluster, lambda name: self._share(ledger_path(name, account)))
+    def home(self, account: AccountPath, shape: Shape) -> str:
+        """The name of the realm in which an account's work of a shape waits (see `promises`)."""
+        found = promises(shape, self._cluster, self._by_pool, lambda name: self._share(ledger_path(name, account)))
+        return found[0][0] if found else ""
 
     def _share(self, account: AccountPath) -> int:
         return self._shares.get(leaf_of(self._heir(account), self._shares), 0)

@@ -50,7 +50,7 @@ class Whereabouts:
             return ""
         if run is not None:
             return ledger.of_pool(run.pool)
-        return ledger.home(workload.account, self._asks.of(workload.shape).pools)
+        return ledger.home(workload.account, workload.shape)
 
     def _leaf(self, workload: Workload, name: str) -> Leaf:
         return self.ledger.leaf(ledger_path(name, workload.account), self.clock)
