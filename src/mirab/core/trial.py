@@ -89,7 +89,7 @@ class Trial(Standings):
         minimum = self._minimum(queue)
         entry = self.kept_entry(given.pool, given.mask) if self.kept[given.pool] else None
         inside = entry is not None and not given.mask & ~entry.mask
-        if entry is not None and entry.reservation_id and inside and covers(entry.account or "/", leaf.path):
+        if entry is not None and entry.reservation_id and inside and covers(entry.account or "/", leaf.home.path):
             reason = Reserved(entry.reservation_id)
         elif entry is not None and entry.holder != workload_id:
             reason = OnHeldNodes(entry.holder, entry.until)

@@ -123,7 +123,7 @@ def _newly_wanted(trial: Trial) -> list[Run]:
 def _wanted(trial: Trial, leaf: Account) -> bool:
     """Whether an account with waiting work stands so far below that it may take runs of the leaf."""
     for account in leaf.lineage:
-        siblings = account.parent.children if account.parent else trial.state.roots
+        siblings = account.parent.children if account.parent else trial.state.roots_beside(account)
         bound = trial.ratio(account) * 1000
         for other in siblings:
             if other is not account and other.waiting and trial.ratio(other) * (1000 + trial.policy.margin) <= bound:
@@ -175,6 +175,8 @@ def _rivals(trial: Trial, leaf: Account) -> list[tuple[Account, Account, float]]
     if known is None:
         known = trial.rivals[leaf] = []
         for other in above_share(trial) if trial.weigh(leaf)[1] > 0 else ():
+            if other.window is not leaf.window:
+                continue
             ours, against = (leaf, leaf) if other is leaf else trial.sides(leaf, other)
             known.append((other, ours, trial.ratio(against) * 1000))
     return known
