@@ -1,40 +1,31 @@
-"""Which ledger a workload belongs to, where pools have trees of their own."""
+"""Which ledger a workload belongs to, where pools have trees of their own: one rule for decisions and for measures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mirab.model.accounts import Ledger
-from mirab.model.resources import Cluster
-
-
-def home_of(pools: Sequence[int], ledgers: Sequence[Ledger], cluster: Cluster, share_in: Callable[[str], int]) -> str:
-    """The name of the ledger: the only one that has a pool for it; of several, where its account is promised most.
-
-    Work that no pool can hold is the main ledger's. For the arguments see `promises`.
-    """
-    if len(ledgers) == 1:
-        return ledgers[0].name
-    found = promises(pools, ledgers, cluster, share_in)
-    return found[0][0] if found else ""
+from mirab.core.charge import pools_for
+from mirab.model.resources import Cluster, Shape
 
 
 def promises(
-    pools: Sequence[int], ledgers: Sequence[Ledger], cluster: Cluster, share_in: Callable[[str], int]
+    shape: Shape, cluster: Cluster, by_pool: Sequence[str], share_in: Callable[[str], int]
 ) -> list[tuple[str, int]]:
-    """(ledger, promise) for each that has a pool for the work, best first.
+    """(ledger, what it promises) to work of a shape, best first: it goes to the first. None = it fits nowhere.
 
-    A promise is the account's share of the ledger now, in parts of the ledger's whole, times the installed slots of
-    those of its pools that could hold the work. Of equal ones that comes first whose pool does in the cluster.
+    A promise is the account's share there, in parts of `WHOLE`, times the slots of the ledger's pools that could hold
+    the work; equal ones stand in the order of the cluster's pools. Work without GPUs goes where there are CPU pools.
 
     Args:
-        pools: numbers of the pools that could hold it.
-        share_in: name of a ledger -> the account's share there, in parts of the ledger's whole.
+        by_pool: name of the ledger, by the number of the pool.
+        share_in: name of a ledger -> the account's share there, in parts of `WHOLE`.
     """
-    found: list[tuple[int, int, str]] = []
-    for ledger in ledgers:
-        able = [pool for pool in pools if pool in ledger.pools]
-        if able:
-            promised = share_in(ledger.name) * sum(cluster.pools[pool].slots for pool in able)
-            found.append((-promised, min(able), ledger.name))
-    return [(name, -promised) for promised, _, name in sorted(found)]
+    pools: dict[str, list[int]] = {}
+    for number in pools_for(shape, cluster):
+        pools.setdefault(by_pool[number], []).append(number)
+    found: list[tuple[bool, int, int, str]] = []
+    for name, numbers in pools.items():
+        those = [cluster.pools[number] for number in numbers]
+        suits = shape.gpus_per_node > 0 or not all(pool.gpus_per_node for pool in those)
+        found.append((not suits, -share_in(name) * sum(pool.slots for pool in those), min(numbers), name))
+    return [(name, -promised) for _, promised, _, name in sorted(found)]

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core.charge import pools_for
 from mirab.core.homes import promises
 from mirab.core.ledgers import Ledger
 from mirab.core.nodes import Bank, NodeState
 from mirab.core.queues import Pending, Queue, ShapeInfo, Size, User
 from mirab.core.runs import Run
 from mirab.core.shares import REST, Account, Window, covers
-from mirab.model import accounts
 from mirab.model.accounts import Budgets, ledger_of, ledger_path, plain
 from mirab.model.plans import Hold
 from mirab.model.policy import Exemption, Policy, Reservation
@@ -35,8 +33,7 @@ class Stock:
         waiting_sizes: shapes that wait, charged ones (True) and uncharged ones apart, by what they need room for.
         short: gangs that lack so many nodes for a hold.
         awaiting: queues whose victims are about to checkpoint, and when they will have.
-        ledgers: by name, the main one ("") first; `window` is that one's; `divisions`: those in
-            force, as the budgets have them; `by_pool`: their names, by the number of the pool.
+        ledgers: by name, the main one ("") first; `window` is that one's; `by_pool`: names, by the number of the pool.
         choices: which ledger work goes to that may go to several, by account and shape.
         minimum_caps: accounts whose budgets, or one above, cap the minimum: the shortest such cap.
         at_cap: queues whose head waits because an account is at its cap.
@@ -63,7 +60,6 @@ class Stock:
         }
         self.troubled: dict[tuple[int, int], NodeState] = {}
         self.ledgers: dict[str, Ledger] = {}
-        self.divisions: tuple[accounts.Ledger, ...] = ()
         self.by_pool: list[str] = []
         self.choices: dict[tuple[AccountPath, Shape], str] = {}
         self.divide(budgets)
@@ -114,7 +110,7 @@ class Stock:
 
         A new one begins as if its pool had been whole until now. One that has no pool any more is only history.
         """
-        found = self.divisions = budgets.ledgers([pool.name for pool in self.cluster.pools])
+        found = budgets.ledgers([pool.name for pool in self.cluster.pools])
         before = self.by_pool
         self.by_pool = [""] * len(self.cluster.pools)
         named = {each.name: None for each in found}
@@ -155,8 +151,7 @@ class Stock:
 
     def promised(self, path: AccountPath, shape: Shape) -> list[tuple[str, int]]:
         """What the ledgers that could hold the work of an account promise to it (see `promises`), best first."""
-        pools = pools_for(shape, self.cluster)
-        return promises(pools, self.divisions, self.cluster, lambda name: self.share_in(name, path))
+        return promises(shape, self.cluster, self.by_pool, lambda name: self.share_in(name, path))
 
     def ledger_for(self, path: AccountPath, shape: Shape) -> str:
         """The name of the ledger that work of an account belongs to as long as budgets and cluster stay."""
