@@ -90,7 +90,7 @@ class Ledger:
 
     Attributes:
         capacity: milli-units of the schedulable nodes, by pool.
-        divided: there is a pool with a tree of its own.
+        divided: there is a pool with a tree of its own; `parted`: there is, or was.
     """
 
     def __init__(self, budgets: Budgets, cluster: Cluster, capacity: list[ChargeRate], now: Instant) -> None:
@@ -103,6 +103,8 @@ class Ledger:
         self._turns: list[Instant] = []
         self.capacity = capacity
         self.leaves: dict[AccountPath, Leaf] = {}
+        self.parted = False
+        self._homes: dict[tuple[AccountPath, Shape], str] = {}
         self._divide(now)
         for path, share in self._shares.items():
             self.leaves[path] = Leaf(path, share, now)
@@ -114,11 +116,13 @@ class Ledger:
         self._by_pool = [next(each.name for each in found if pool in each.pools) for pool in range(len(self.capacity))]
         self._main = self._realms[""]
         self.divided = len(self._realms) > 1
+        self.parted = self.parted or self.divided
         self._share_out(now)
         self._set_capacity()
 
     def _share_out(self, now: Instant) -> None:
         self._shares: dict[AccountPath, int] = {}
+        self._homes.clear()
         for realm in self._realms.values():
             realm.renew(self._exemptions.values(), now)
             self._shares |= realm.shares
@@ -134,8 +138,11 @@ class Ledger:
 
     def home(self, account: AccountPath, shape: Shape) -> str:
         """The name of the realm in which an account's work of a shape waits (see `promises`)."""
-        found = promises(shape, self._cluster, self._by_pool, lambda name: self._share(ledger_path(name, account)))
-        return found[0][0] if found else ""
+        known = self._homes.get((account, shape))
+        if known is None:
+            found = promises(shape, self._cluster, self._by_pool, lambda name: self._share(ledger_path(name, account)))
+            known = self._homes[account, shape] = found[0][0] if found else ""
+        return known
 
     def _share(self, account: AccountPath) -> int:
         return self._shares.get(leaf_of(self._heir(account), self._shares), 0)
@@ -143,6 +150,22 @@ class Ledger:
     def accepted(self, name: str) -> PoolSet:
         """The pools of a realm."""
         return self._realms[name].accepted if name in self._realms else 0
+
+    def share_of_all(self, leaf: Leaf) -> int:
+        """Its share of all that is installed, in parts of `WHOLE`, whatever its realm."""
+        pools = self._cluster.pools
+        own = sum(
+            pool.charge_units for pool, name in zip(pools, self._by_pool, strict=True) if name == ledger_of(leaf.path)
+        )
+        return leaf.share * own // max(1, self._cluster.charge_units)
+
+    def parts(self) -> list[tuple[str, list[str], ChargeRate]]:
+        """(name, pools, installed milli-units) of each realm, the main one first."""
+        found = []
+        for name in self._realms:
+            pools = [pool for pool, realm in zip(self._cluster.pools, self._by_pool, strict=True) if realm == name]
+            found.append((name, [pool.name for pool in pools], sum(pool.charge_units for pool in pools)))
+        return found
 
     def leaf(self, account: AccountPath, now: Instant) -> Leaf:
         """The leaf that pays for an account's work; one of share 0 if the budgets do not know it.
