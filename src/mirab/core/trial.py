@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirab.core.queues import Pending, Queue, Size, User
 from mirab.core.runs import Run
-from mirab.core.shares import Account, covers
+from mirab.core.shares import Account, Window, covers
 from mirab.core.standing import Standings
 from mirab.core.state import State
 from mirab.model.plans import Action, Cancel, Hold, HoldChange, Plan, Preempt, Start, Waiting
@@ -72,7 +72,7 @@ class Trial(Standings):
         self._given_gpus: dict[Account, int] = {}
         self.no_room_inside: dict[tuple[User, Size, Charge], None] = {}
         self.passed_over: dict[Queue, None] = {}
-        self.reaches: dict[tuple[Account, ...], Reach | None] = {}
+        self.reaches: dict[tuple[Window | None, tuple[Account, ...]], Reach | None] = {}
         self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
         self.coming: dict[int, list[tuple[int, int]]] = {}
         self.wake_at: Instant = FOREVER

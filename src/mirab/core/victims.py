@@ -81,7 +81,7 @@ def is_able(trial: Trial, queue: Queue) -> bool:
     those = givers(trial, leaf, stake) if trial.policy.preemption == "budget" else []
     if leaf not in those:
         return True
-    others = _reach(trial, tuple(other for other in those if other is not leaf))
+    others = _reach(trial, leaf, tuple(other for other in those if other is not leaf))
     if others is not None and others.suffices(trial, queue.info):
         return True
     return bool(_of_other_users(trial, queue, stake))
@@ -94,14 +94,24 @@ def reach_of(trial: Trial, leaf: Account, added: Charge) -> Reach | None:
     """
     if trial.policy.preemption == "none":
         return None
-    return _reach(trial, tuple(givers(trial, leaf, added)) if trial.policy.preemption == "budget" else ())
+    return _reach(trial, leaf, tuple(givers(trial, leaf, added)) if trial.policy.preemption == "budget" else ())
 
 
-def _reach(trial: Trial, those: tuple[Account, ...]) -> Reach | None:
-    if those not in trial.reaches:
+def _reach(trial: Trial, leaf: Account, those: tuple[Account, ...]) -> Reach | None:
+    key = (leaf.window if trial.state.divided else None, those)
+    if key not in trial.reaches:
         runs = _all_of(trial, those) if trial.policy.preemption == "budget" else _unprotected(trial)
-        trial.reaches[those] = Reach(trial, runs) if runs else None
-    return trial.reaches[those]
+        runs = _beside(trial, leaf, runs)
+        trial.reaches[key] = Reach(trial, runs) if runs else None
+    return trial.reaches[key]
+
+
+def _beside(trial: Trial, leaf: Account, runs: list[Run]) -> list[Run]:
+    """Those of the runs that are in the leaf's ledger."""
+    if not trial.state.divided:
+        return runs
+    pools = trial.state.pools_beside(leaf)
+    return [run for run in runs if run.allocation.pool in pools]
 
 
 def _all_of(trial: Trial, leaves: Iterable[Account]) -> list[Run]:
@@ -139,7 +149,7 @@ def _unprotected(trial: Trial) -> list[Run]:
 def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
     """Runs past their minimum that may be stopped for the workload, in a stable order."""
     if trial.policy.preemption == "priority":
-        return _of_lower_priority(trial, pending)
+        return _beside(trial, queue.user.account, _of_lower_priority(trial, pending))
     if not queue.info.charged:
         return []
     state, leaf, stopped = trial.state, queue.user.account, trial.stopped
@@ -149,7 +159,7 @@ def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
     for giver in givers(trial, leaf, added):
         candidates = _of_other_users(trial, queue, added) if giver is leaf else giver.exposed.values()
         found += [run for run in candidates if run.id not in stopped and run.reservation is None]
-    return found
+    return _beside(trial, leaf, found)
 
 
 def givers(trial: Trial, leaf: Account, added: Charge) -> list[Account]:
