@@ -23,6 +23,7 @@ from mirab.service.desk.portfolio import Portfolio
 from mirab.service.desk.rehearsal import DryRun, refused, rehearsed, told
 from mirab.service.desk.sandbox import Sandbox
 from mirab.service.desk.submit import Accepted, Submissions, SubmitReply
+from mirab.service.views.homes import home_of
 from mirab.service.views.waiting import names_of
 
 if TYPE_CHECKING:
@@ -86,8 +87,10 @@ class Desk:
                     if "reason" not in error.extra:
                         raise
                     return refused(error)
+                workload = made.jobs[0][0]
+                account, why = home_of(state, workload.account, workload.shape)
                 sandbox.begin(lambda: rehearsed(state, now, made.ids[0], made.facts))
-            return told(sandbox.result(), names, made.notes)
+            return told(sandbox.result(), names, [*made.notes, *([why] if why else [])], account)
 
     def _check_takes_jobs(self) -> None:
         if self._submit_there:
