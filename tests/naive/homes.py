@@ -90,7 +90,6 @@ def more(budgets: Budgets, ledger: str, shares: dict[str, Fraction], path: str, 
         if exemption.account == path or exemption.account.startswith(f"{path}/"):
             total += given
         elif path.startswith(f"{exemption.account}/"):
-            total += Fraction(
-                floor(given * SHARE * shares[path] / max(shares[exemption.account], Fraction(1, SHARE))), SHARE
-            )
+            whole = max(shares.get(exemption.account, Fraction(0)), Fraction(1, SHARE))
+            total += Fraction(floor(given * SHARE * shares[path] / whole), SHARE)
     return total

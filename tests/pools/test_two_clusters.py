@@ -52,9 +52,8 @@ def with_pool_shares(chance: Random, budgets: Budgets) -> Budgets:
     """The same with shares of the second pool for some, at any level; at least one root has one."""
 
     def shared(siblings: tuple[Budget, ...], needed: bool) -> tuple[Budget, ...]:
-        named = (
-            [chance.random() < 0.6 for _ in siblings] if needed or chance.random() < 0.4 else [False] * len(siblings)
-        )
+        often = 0.6 if needed or chance.random() < 0.4 else 0.0
+        named = [chance.random() < often for _ in siblings]
         named[0] = named[0] or needed
         parts = [chance.randint(0, 5) for _ in siblings]
         whole = max(1, sum(parts))

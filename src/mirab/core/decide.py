@@ -117,7 +117,7 @@ def _join_gangs(trial: Trial, turns: Turns) -> None:
     for queue, missing in trial.state.short.items():
         leaf = queue.user.account
         there = most if not trial.state.divided else max(free[number] for number in trial.state.pools_beside(leaf))
-        if missing <= there and _may_have_hold(trial, leaf):
+        if there and missing <= there and _may_have_hold(trial, leaf):
             turns.join(queue)
 
 

@@ -1,0 +1,232 @@
+"""The live service with shares of single pools: budgets as decisions, shares, why, dry runs, rights, metrics, books."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirab.cli.share import trees
+from mirab.cli.why import lines_of
+from mirab.model.accounts import Budgets
+from mirab.model.units import HOUR, WHOLE
+from mirab.service.auth.principal import parse_grant
+from mirab.service.desk.budgets import version_of
+from mirab.service.desk.changing import Proposal
+from mirab.service.desk.errors import DeskError
+from mirab.service.desk.portfolio import Shares as Wanted
+from mirab.service.metrics import Metrics
+from mirab.service.views import Views
+from mirab.service.views.answers import Answers
+from tests.pools.house import BOTH, PAID, PERCENT, budget
+from tests.service.house import ADA, EVE, MIA, ROOT, Bench, form
+from tests.service.test_metrics import scraped
+
+PLAIN = Budgets((budget("vision", 30, budget("video", 60), budget("image", 40)), budget("llm", 70)))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, cluster=BOTH, budgets=PAID)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def views(bench: Bench) -> Iterator[Views]:
+    made = Views(bench.live, bench.desk)
+    made.ledger.catch_up()
+    yield made
+    bench.live.stopping.set()
+
+
+def shares(views: Views, path: str | None = None) -> dict[str, Any]:
+    found = views.shares(path)
+    assert found is not None
+    return json.loads(found.model_dump_json())  # type: ignore[no-any-return]
+
+
+def refused(told: pytest.ExceptionInfo[DeskError]) -> str:
+    return str(told.value.detail)
+
+
+# --- budgets as decisions ---------------------------------------------------------------------------------------------
+def tree(**h100: str) -> dict[str, Any]:
+    """The whole tree as JSON, with other shares of the H100s."""
+    made = {"vision": {"share": "30%", "children": {"video": {"share": "60%"}, "image": {"share": "40%"}}},
+            "llm": {"share": "70%"}}  # fmt: skip
+    for name, share in h100.items():
+        made[name]["pool_shares"] = {"h100": share}
+    return made
+
+
+def test_a_tree_with_shares_of_pools_goes_in_and_comes_out(bench: Bench) -> None:
+    before = bench.desk.budgets()
+    assert before.tree["vision"]["pool_shares"] == {"h100": "75%"}
+    after = bench.desk.set_budgets(ROOT, tree(vision="60%", llm="40%"), before.version, "llm pays as well")
+    assert after.version == version_of(bench.state.budgets) != before.version
+    assert dict(bench.state.budgets.roots[1].pool_shares) == {"h100": 40 * PERCENT}
+    assert bench.state.accounts["h100:llm"].share == 40 * PERCENT  # type: ignore[index]
+    (line, *_) = bench.audit(action="budget.set")
+    assert line.after.endswith(
+        "vision share of pool h100 75% -> 60%; llm share of pool h100 none -> 40%"
+    ), line.after  # fmt: skip
+    bench.crash()
+    assert version_of(bench.state.budgets) == after.version
+    with pytest.raises(DeskError, match="changed since you read them.*llm share of pool h100 none -> 40%"):
+        bench.desk.set_budgets(ROOT, tree(vision="50%"), before.version, "too late")
+
+
+def test_more_than_the_whole_of_a_pool_is_refused_with_names_and_pool(bench: Bench) -> None:
+    with pytest.raises(DeskError) as told:
+        bench.desk.set_budgets(ROOT, tree(vision="75%", llm="30%"), "*", "too much")
+    assert "pool h100" in refused(told) and "105%" in refused(told) and "vision 75%, llm 30%" in refused(told)
+
+
+def test_a_pool_that_is_none_is_refused_in_one_sentence(bench: Bench) -> None:
+    made = tree()
+    made["llm"]["pool_shares"] = {"b200": "40%"}
+    sentence = "account llm has a share of the pool b200, and the pools are a100, h100"
+    with pytest.raises(DeskError) as told:
+        bench.desk.set_budgets(ROOT, made, "*", "of the wrong pool")
+    assert refused(told) == sentence
+    with pytest.raises(DeskError) as told:
+        bench.desk.portfolio.budgets.propose(ROOT, Proposal({"": made}, "the same as a changeset"))
+    assert refused(told) == sentence
+    with pytest.raises(DeskError) as told:
+        bench.desk.portfolio.tried(Wanted({"b200:llm": "40%"}), 1)
+    assert refused(told) == sentence
+
+
+def test_a_manager_divides_what_the_account_has_of_a_pool(bench: Bench) -> None:
+    children = {"video": {"share": "60%", "pool_shares": {"h100": "90%"}}, "image": {"share": "40%"}}
+    made = bench.desk.portfolio.budgets.propose(MIA, Proposal({"vision": children}, "video trains on H100s"))
+    assert made.version == 2
+    shares = {path: bench.state.accounts[path].share for path in ("h100:vision/video", "h100:vision/image")}  # type: ignore[index]
+    assert shares == {"h100:vision/video": 675 * WHOLE // 1000, "h100:vision/image": 0}
+    top = {"vision": {"share": "30%", "pool_shares": {"h100": "100%"}}, "llm": {"share": "70%"}}
+    with pytest.raises(DeskError, match="mia may not change vision"):
+        bench.desk.portfolio.budgets.propose(MIA, Proposal({"": top}, "all of them"))
+    assert MIA.may("budget.set", "h100:vision") and MIA.may("job.cancel", "h100:vision/video")
+    assert not MIA.may("budget.set", "h100:llm")
+    with pytest.raises(ValueError, match="roles are of accounts, whatever the pool: write vision"):
+        parse_grant("manager:h100:vision")
+
+
+def test_a_decision_is_taken_back(bench: Bench) -> None:
+    portfolio = bench.desk.portfolio.budgets
+    top = {"vision": {"share": "30%"}, "llm": {"share": "70%"}}
+    portfolio.propose(ROOT, Proposal({"": top}, "nobody pays alone"))
+    assert not bench.state.budgets.pools_named()
+    portfolio.propose(ROOT, Proposal({}, "they do", reverts=2))
+    assert bench.state.budgets == PAID
+
+
+# --- what people see --------------------------------------------------------------------------------------------------
+def test_the_main_tree_comes_first_and_then_one_for_each_pool(bench: Bench, views: Views) -> None:
+    bench.submit(ADA, gpus_per_node=8, nodes=2, min_runtime="1h", gpu_types=("h100",))
+    bench.submit(EVE, account="llm", gpus_per_node=8, min_runtime="1h", gpu_types=("a100",))
+    bench.wait(2 * HOUR)
+    found = shares(views)
+    assert [each["path"] for each in found["accounts"]] == [
+        "vision", "vision/video", "vision/image", "llm",
+        "h100:vision", "h100:vision/video", "h100:vision/image", "h100:llm",
+    ]  # fmt: skip
+    assert found["ledgers"] == [
+        {"name": "", "pools": ["a100"], "gpus": 32, "units": 32.0, "schedulable": 32.0},
+        {"name": "h100", "pools": ["h100"], "gpus": 16, "units": 16.0, "schedulable": 16.0},
+    ]
+    by_path = {each["path"]: each for each in found["accounts"]}
+    vision = by_path["h100:vision"]
+    assert (vision["share"], vision["running_gpus"], vision["used_h"]) == (0.75, 16, 32.0)
+    assert (vision["owed_h"], vision["delivered_h"]) == (24.0, 24.0), "75 % of 16 GPUs for two hours"
+    assert by_path["h100:llm"]["ratio"] is None, "it has nothing of the H100s"
+    assert by_path["vision"]["running_gpus"] == 0 and by_path["llm"]["owed_h"] == 16.0
+    assert [each["path"] for each in shares(views, "vision/video")["accounts"]] == ["vision/video", "h100:vision/video"]
+    assert [each["path"] for each in shares(views, "h100:vision/video")["accounts"]] == ["h100:vision/video"]
+    text = "\n\n".join(trees(found, 0))
+    assert "All other pools (a100), 32 GPUs:" in text and "Pool h100, 16 GPUs:" in text
+    assert text.index("llm") < text.index("h100:vision")
+
+
+def test_a_pool_with_a_sick_node_says_how_much_of_it_may_be_used(bench: Bench, views: Views) -> None:
+    bench.desk.node_drain(ROOT, "h100-0", "fan")
+    bench.settle()
+    (line, *_) = list(trees(shares(views), 0))[1].splitlines()
+    assert line == "Pool h100, 16 GPUs, 50.0 % of which may be used now:"
+
+
+def test_a_dry_run_says_which_ledger_and_why(bench: Bench) -> None:
+    def tried(**asked: Any) -> tuple[str, str]:
+        found = bench.desk.dry_run(ADA, form(gpus_per_node=8, min_runtime="1h", **asked))
+        return found.account, found.notes[-1]
+
+    assert tried(gpu_types=("h100",)) == (
+        "h100:vision/video",
+        "it is charged to h100:vision/video: only pool h100, which has shares of its own, could hold it",
+    )
+    assert tried(gpu_types=("a100",)) == (
+        "vision/video", "it is charged to vision/video: no pool with shares of its own (h100) could hold it",
+    )  # fmt: skip
+    assert tried() == (
+        "h100:vision/video",
+        "it is charged to h100:vision/video, where its account is promised most: 7.2 of the GPUs that could hold it, "
+        "against 5.8 as vision/video",
+    )
+
+
+def test_why_compares_only_inside_a_ledger(bench: Bench) -> None:
+    answers = Answers(bench.live, bench.desk)
+    bench.submit(EVE, account="llm", nodes=2, gpus_per_node=8, min_runtime="4h", gpu_types=("h100",))
+    bench.submit(EVE, account="llm", nodes=4, gpus_per_node=8, min_runtime="4h", gpu_types=("a100",))
+    (job,) = bench.submit(ADA, gpus_per_node=8, min_runtime="1h", gpu_types=("h100",))
+    bench.submit(EVE, account="llm", gpus_per_node=8, min_runtime="1h", gpu_types=("a100",))
+    answer = answers.why(job)
+    assert answer is not None
+    assert [each.account for each in answer.ahead] == ["h100:vision/video"]
+    text = "\n".join(lines_of(json.loads(answer.model_dump_json())))
+    assert "It is charged to h100:vision/video: only pool h100" in " ".join(text.split())
+
+
+def test_an_account_of_a_pool_takes_no_submission_of_its_own(bench: Bench) -> None:
+    with pytest.raises(DeskError) as told:
+        bench.desk.submit(ADA, form(account="h100:vision/video"))
+    assert refused(told) == (
+        "h100:vision/video is what vision/video has of pool h100: submit for vision/video, and name the type of GPU to "
+        "be charged there"
+    )
+
+
+def test_metrics_name_the_account_as_its_ledger_calls_it(bench: Bench) -> None:
+    bench.submit(ADA, gpus_per_node=8, min_runtime="1h", gpu_types=("h100",))
+    seen = scraped(Metrics(bench.live))
+    assert seen["mirab_account_gpus_running", (("account", "h100:vision/video"),)] == 8
+    assert seen["mirab_account_gpus_running", (("account", "vision/video"),)] == 0
+    assert ("mirab_account_share_ratio", (("account", "h100:vision"),)) in seen
+
+
+def test_the_books_of_a_service_follow_a_ledger_that_comes_and_goes(bench: Bench, views: Views) -> None:
+    """Two hours with a tree of the H100s, two without, two with: 75 %, 30 % and 75 % of what they are."""
+    bench.desk.set_budgets(ROOT, {"vision": {"share": "30%"}, "llm": {"share": "70%"}}, "*", "to begin with")
+    bench.submit(ROOT, account="vision", nodes=2, gpus_per_node=8, min_runtime="8h", gpu_types=("h100",))
+    bench.wait(2 * HOUR)
+    paying = {"vision": {"share": "30%", "pool_shares": {"h100": "75%"}}, "llm": {"share": "70%"}}
+    bench.desk.set_budgets(ROOT, paying, "*", "vision pays")
+    bench.wait(2 * HOUR)
+    bench.desk.set_budgets(ROOT, {"vision": {"share": "30%"}, "llm": {"share": "70%"}}, "*", "and no more")
+    bench.wait(2 * HOUR)
+    found = {each["path"]: each for each in shares(views)["accounts"]}
+    assert "ledgers" not in found and shares(views)["ledgers"] == []
+    assert found["h100:vision/*"]["owed_h"] == pytest.approx(24.0) if "h100:vision/*" in found else True
+    every = {path: (got.owed, got.delivered) for path, got in views.ledger.got(bench.live.now()).items()}  # type: ignore[union-attr]
+    hours = {path: owed / WHOLE / 1000 / HOUR for path, (owed, _) in every.items()}
+    told = {path: round(value, 3) for path, value in hours.items() if value}
+    assert told == {"vision/*": pytest.approx(4 * 14.4), "h100:vision/*": pytest.approx(24.0)}, told
+    before = views.ledger.accruals
+    assert before is not None
+    again = Views(bench.live, bench.desk)
+    again.ledger.catch_up()
+    assert again.ledger.got(bench.live.now()) == views.ledger.got(bench.live.now()), "read again from the journal"
