@@ -15,7 +15,7 @@ from mirab.logs.budgetfile import BudgetChange, budget_changes_from, budgets_fro
 from mirab.logs.budgethistory import append_changesets, history_path, locked, read_changesets, replace_text
 from mirab.logs.errors import LogError
 from mirab.logs.moments import Calendar
-from mirab.logs.yamltree import parse_yaml, unreadable
+from mirab.logs.yamltree import Entry, parse_yaml, unreadable
 from mirab.model.accounts import Budgets
 from mirab.model.changesets import NOTHING, Changeset, UnixMs
 from mirab.study.budgetedits import difference, term_changes
@@ -70,8 +70,13 @@ def open_book(path: Path, calendar: Calendar | None = None) -> Book:
     changes = budget_changes_from(top.get("budget_changes"), calendar or Calendar())
     planned = sorted(map(_planned, changes), key=lambda each: each.at)
     history = History(read_changesets(history_path(path)))
-    pools = tuple(top["cluster"].table("cluster")) if "cluster" in top else None
+    pools = _pools(top.get("cluster"))
     return Book(path, raw.decode("utf-8-sig"), budgets_from(top["budgets"]), tuple(planned), history, pools)
+
+
+def _pools(cluster: Entry | None) -> tuple[str, ...] | None:
+    found = None if cluster is None else cluster.table("cluster").get("pools")
+    return None if found is None else tuple(found.table("pools"))
 
 
 def _planned(change: BudgetChange) -> PlannedTree:

@@ -136,7 +136,8 @@ def account_for(text: str, who: Principal, state: State) -> AccountPath:
     if pool := ledger_of(account):
         mine = plain(account)
         raise invalid(
-            f"{account} is what {mine} has of pool {pool}: submit for {mine}, and name the type of GPU to be charged there"
+            f"{account} is what {mine} has of pool {pool}: submit for {mine}, and name the type of GPU to be "
+            "charged there"
         )
     if is_closed(state, account) or (not state.is_open(account) and state.policy.unknown_accounts != "zero"):
         raise _unknown(account, who, state)
