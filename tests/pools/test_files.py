@@ -1,4 +1,4 @@
-"""Shares of single pools in files: read, refused with names and place, edited with comments kept, decided by command."""
+"""Shares of single pools in files: read, refused with names and place, edited with comments kept, and decided."""
 
 from __future__ import annotations
 
