@@ -14,7 +14,8 @@ BIN := $(VENV)/bin
 HASH := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 RUN_MARK := $(VENV)/.ready-run-$(HASH)
 DEV_MARK := $(VENV)/.ready-dev-$(HASH)
-WORKERS ?= auto
+# One more than there are cores: the tests on a real Slurm keep a worker to themselves, and it mostly waits.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 # Compiled once, whatever the environment says: the tests start hundreds of interpreters.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -44,7 +45,7 @@ demo: $(RUN_MARK) ## replay a bundled real log under two policies, then run real
 	@$(BIN)/mirab demo --html out/demo.html
 
 test: $(DEV_MARK) browser daemons lint types ## everything that must pass: style, types, all tests, the built wheel
-	@$(BIN)/python -m pytest -n $(WORKERS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 	@$(MAKE) wheel
 
 check: $(DEV_MARK) ## the fast part: under a minute

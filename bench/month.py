@@ -18,7 +18,7 @@ from mirab.model.plans import Plan
 from mirab.model.policy import Policy
 from mirab.model.records import JobSpec
 from mirab.model.trace import Trace
-from mirab.model.units import DAY, MINUTE, SECOND, Duration, Instant, WorkloadId
+from mirab.model.units import MINUTE, SECOND, Duration, Instant, WorkloadId
 from mirab.model.workloads import Arrival
 from mirab.service.recover import Beginning, Wanted, recover
 from mirab.sim.backend import SimBackend, SimClock, SimOptions
@@ -63,10 +63,15 @@ def _moved(arrival: Arrival, number: int, base: Instant) -> Arrival:
 
 def month(folder: Path, nodes: int, days: int, seed: int = 1, cadence: Duration = 10 * SECOND) -> int:
     """Fill the store of a state folder; returns the number of its records."""
-    now = round(time() * SECOND)
-    base = now - days * DAY
     size = max(1, nodes // REFERENCE_NODES)
-    trace = moved(synthesize(SynthOptions(nodes=nodes, days=days, seed=seed, size_scale=size)), base)
+    return lived(folder, synthesize(SynthOptions(nodes=nodes, days=days, seed=seed, size_scale=size)), cadence)
+
+
+def lived(folder: Path, log: Trace, cadence: Duration = 10 * SECOND) -> int:
+    """The same with any log that begins at 0: it ends now."""
+    now = round(time() * SECOND)
+    base = now - log.ends_at
+    trace = moved(log, base)
     store = open_store(f"sqlite:///{folder}/mirab.db")
     try:
         store.lead()

@@ -37,6 +37,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What sleeps while a real Slurm works goes to one worker, and first: the others compute meanwhile."""
+    on_slurm = [item for item in items if item.path.parent.name == "slurm"]
+    for item in on_slurm:
+        item.add_marker(pytest.mark.xdist_group("slurm"))
+    grouped = set(on_slurm)
+    items[:] = [*on_slurm, *(item for item in items if item not in grouped)]
+
+
 @pytest.fixture(scope="session")
 def _states() -> Iterator[deque[State]]:
     """The states made lately. The constructor is wrapped once for the whole session."""

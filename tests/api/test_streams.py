@@ -168,6 +168,9 @@ class Scheduler:
     def now(self) -> int:
         return 0
 
+    def store_trouble(self) -> str:
+        return ""
+
     def subscribe(self, listener: Any) -> Any:
         self.listeners.append(listener)
         return lambda: None

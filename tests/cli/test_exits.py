@@ -18,6 +18,7 @@ from mirab.cli.exits import (
     UnusableError,
     report,
 )
+from tests.cli.conftest import Mirab
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,22 @@ def test_each_error_has_its_exit_code_and_one_line(
     assert told.err.count("\n") == (0 if code in (130, 141) else 1)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["completion"],
+            "Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish. See 'mirab completion --help'.",
+        ),
+        (["synth", "--nodes", "many"], "Invalid value for '--nodes': 'many' is not a whole number. See"),
+    ],
+)
+def test_what_click_says_is_one_line_of_plain_words(words: list[str], told: str, mirab: Mirab) -> None:
+    said = mirab(*words)
+    assert said.code == 2
+    assert said.err.startswith(f"mirab: {told}") and said.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("number", sorted(exits._OS_ADVICE))
 def test_what_the_system_refuses_names_the_file_and_what_to_do(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     report(OSError(number, "words of the system", "some/file"))
@@ -61,6 +78,11 @@ def test_what_the_system_refuses_names_the_file_and_what_to_do(number: int, caps
     assert told.startswith("mirab: some/file ")
     assert ":" in told.removeprefix("mirab:")
     assert "words of the system" not in told
+
+
+def test_a_folder_that_is_gone_is_named_although_the_system_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    report(FileNotFoundError(errno.ENOENT, "No such file or directory"))
+    assert capsys.readouterr().err.startswith("mirab: the folder you are in does not exist")
 
 
 def test_an_unknown_refusal_of_the_system_keeps_its_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,19 @@ def test_when_of_a_job_says_what_it_hangs_on(mirab: Mirab, evidence: Double) -> 
     ]
 
 
+def test_when_of_a_job_that_has_just_come_in_tells_at_once_what_stands_in(mirab: Mirab, double: Double) -> None:
+    stand_in = {**WHEN, "stands_in": "6", "sentence": "job 6 stands in: of 50 runs, half start it by 14:00"}
+    double.jobs = {"7": job("7")}
+    double.special = lambda asked: (
+        Answer(stand_in if asked.query == {"wait": ["0"]} else WHEN) if asked.path.endswith("when") else None
+    )
+    told = mirab("when", "7")
+    assert told.err.startswith("7: job 6 stands in: of 50 runs, half start it by 14:00")
+    assert told.out.startswith("7: of 50 runs, half start it by 13:10")
+    alone = mirab("when", "7", "--json")
+    assert (alone.err, json.loads(alone.out)["jobs"]) == ("", [WHEN])
+
+
 def test_when_of_a_request_takes_submits_options_and_sends_no_environment(mirab: Mirab, evidence: Double) -> None:
     said = mirab("when", "-A", "red/a", "--nodes", "2", "--gpus", "16", "--min-runtime", "2h")
     assert said.out.startswith("of 50 runs")

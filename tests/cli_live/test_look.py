@@ -19,7 +19,7 @@ from mirab.cli.nodenames import folded, unfolded
 from mirab.cli.share import tree
 from mirab.cli.show import lines_of
 from tests.cli.conftest import Mirab
-from tests.cli_live.double import Answer, Asked, Double, job
+from tests.cli_live.double import Answer, Asked, Double, job, problem
 
 RUNNING: dict[str, Any] = {
     "state": "RUNNING", "reason": "", "why": "", "attempt": 1, "started_at": "2026-03-01T12:00:00Z",
@@ -58,9 +58,13 @@ def test_ls_filters(mirab: Mirab, three: Double) -> None:
     assert ids("-t", "CD,PD") == ["8", "9"]
     assert ids("9", "7") == ["9", "7"]
     mirab("ls", "-w", "n3", "--label", "x")
-    assert three.asked[-1].query["node"] == ["n3"]
-    assert three.asked[-1].query["label"] == ["x"]
+    asked = three.requests("GET", "/jobs")[-1]
+    assert (asked.query["node"], asked.query["label"]) == (["n3"], ["x"])
     assert mirab("ls", "10").code == 3
+    three.special = lambda asked: problem(404, "there is no account bleu") if asked.path == "/share/bleu" else None
+    misspelt = mirab("ls", "-A", "bleu")
+    assert (misspelt.code, misspelt.out, misspelt.err) == (3, "", "mirab: there is no account bleu.\n")
+    assert mirab("ls", "-t", "F", "-w", "n99").code == 3, "no node of that name"
     assert mirab("ls", "-t", "odd").code == 2
 
 
@@ -190,9 +194,9 @@ def test_share_is_a_tree(mirab: Mirab, double: Double) -> None:
     assert json.loads(mirab("share", "--json").out)["accounts"] == ACCOUNTS
 
 
-KNOWN = {"debt_from": "2026-03-08T12:00:00Z", "debt_gone_by": "2026-03-08T18:00:00Z", "next_job": "7",
-         "next_start": "2026-03-01T14:00:00Z", "next_start_p90": "2026-03-01T16:00:00Z", "owner": "Rita",
-         "review": "2026-04-01"}  # fmt: skip
+KNOWN = {"borrowed_gpus": 2.5, "debt_from": "2026-03-08T12:00:00Z", "debt_gone_by": "2026-03-08T18:00:00Z",
+         "next_job": "7", "next_start": "2026-03-01T14:00:00Z", "next_start_p90": "2026-03-01T16:00:00Z",
+         "owner": "Rita", "review": "2026-04-01"}  # fmt: skip
 
 
 def test_share_of_one_account_tells_its_debt_its_next_start_and_its_owner(mirab: Mirab, double: Double) -> None:
@@ -202,13 +206,15 @@ def test_share_of_one_account_tells_its_debt_its_next_start_and_its_owner(mirab:
         "red: ratio = (used 12 h + committed 3.0 h) / entitled 40 h = 0.38, below its share: it is owed",
         "its debt of 8.0 h leaves the window from 2026-03-08 12:00 on, all of it by 2026-03-08 18:00 "
         "if nothing is paid",
+        "it runs on 2.5 GPUs more than its share of them: they are borrowed from accounts that do not use theirs, who "
+        "get them back past the minimums",
         "next start: job 7, in half of the runs forward by 2026-03-01 14:00, nine of ten by 2026-03-01 16:00",
         "owner: Rita; review: 2026-04-01",
     ]
     heads, red, below = mirab("share", "--long").out.splitlines()
-    assert heads.split()[-4:] == ["NEXT_START", "DEBT_GONE_BY", "OWNER", "REVIEW"]
-    assert " ".join(red.split()).endswith("2026-03-01 14:00 2026-03-08 18:00 Rita 2026-04-01")
-    assert below.split()[-1] == "16"
+    assert heads.split()[-5:] == ["BORROWED", "NEXT_START", "DEBT_GONE_BY", "OWNER", "REVIEW"]
+    assert " ".join(red.split()).endswith("16 2.5 2026-03-01 14:00 2026-03-08 18:00 Rita 2026-04-01")
+    assert below.split()[-2:] == ["16", "0"]
 
 
 def test_share_shows_its_formula_with_numbers(mirab: Mirab, double: Double) -> None:

@@ -226,24 +226,32 @@ def test_now_names_the_runs_that_are_silent(reader: Reader) -> None:
         assert word in row
 
 
-def test_a_jobs_page_does_not_wait_for_the_runs_forward(reader: Reader) -> None:
-    """What is recorded is shown while the scheduler is still run; then the forecast stands there."""
+@pytest.mark.parametrize("runs", [0, 50])
+def test_a_jobs_page_does_not_wait_for_the_runs_forward(reader: Reader, runs: int) -> None:
+    """What is recorded is shown while the scheduler is still run, and what stands in; then its own forecast."""
     waiting: list[Any] = []
 
     def keep(route: Any) -> None:
         waiting.append(route)
 
+    first = {"id": "40", "sentence": "it starts after lunch" if runs else "ask again in a moment", "runs": runs,
+             "stands_in": "39" if runs else "", "age_s": 30, "because": "", "trust": ""}  # fmt: skip
+    reader.page.route(re.compile(r"/jobs/40/when\?wait=0$"), lambda route: route.fulfill(json=first))
     reader.page.route("**/api/v1/jobs/40/when", keep)
     page = reader.open("/jobs/40")
     assert page.locator("ol.blockers li").count() >= 1
-    assert "The scheduler is being run forward" in reader.text()
+    if runs:
+        assert "it starts after lunch" in reader.text() and "this one is being looked at for itself" in reader.text()
+        assert page.locator("a[href='/jobs/39']", has_text="39").count() >= 1
+    else:
+        assert "The scheduler is being run forward" in reader.text()
     while not waiting:
         page.wait_for_timeout(20)
     for route in waiting:
         route.fulfill(json={"id": "40", "sentence": "half start it by noon", "runs": 50, "age_s": 3, "because": "",
                             "trust": ""})  # fmt: skip
     page.wait_for_selector("text=half start it by noon")
-    assert "is being run forward" not in reader.text()
+    assert "is being run forward" not in reader.text() and "for itself" not in reader.text()
 
 
 def test_a_person_with_a_keyboard_alone_gets_from_now_to_why(reader: Reader) -> None:

@@ -17,7 +17,7 @@ from mirab.model.events import Outcome
 from mirab.model.units import DAY, HOUR, MINUTE
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.portfolio import Shares
-from mirab.service.trials import STORE, Trials, tried
+from mirab.service.trials import DONE, REMEMBERED, STORE, Asked, Trials, Tried, tried
 from mirab.study.pastwork import past_trace
 from tests.service.house import ADA, EVE, ROOT, Bench
 
@@ -52,6 +52,16 @@ def trace_of(bench: Bench, begin: int) -> Any:
     records = ((facts, plan) for _, facts, plan in bench.store.records())
     state = bench.state
     return past_trace(records, state.cluster, state.budgets, begin, bench.live.now())
+
+
+def wait_for(trials: Trials, name: str) -> Tried:
+    """The trial when it has ended."""
+    until = time.monotonic() + PATIENCE
+    while (found := trials.find(name)) is not None and found.state == "running":
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert found is not None
+    return found
 
 
 def test_the_journal_is_a_log_of_its_last_days(bench: Bench) -> None:
@@ -101,16 +111,38 @@ def test_more_share_for_one_is_delivered_to_it_and_taken_from_the_other(bench: B
     begun = portfolio.tried(Shares({"vision": "20%", "llm": "80%"}), 5)
     assert begun.state == "running"
     assert portfolio.tried(Shares({"vision": "20%", "llm": "80%"}), 5).id == begun.id, "the same question is one"
-    until = time.monotonic() + PATIENCE
-    while (found := portfolio.trials.find(begun.id)).state == "running":  # type: ignore[union-attr]
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    assert found is not None and found.found is not None, found
+    found = wait_for(portfolio.trials, begun.id)
+    assert found.found is not None, found
     rows = {row["account"]: row for row in found.found["accounts"]}
     assert rows["llm"]["owed"]["after"] > rows["llm"]["owed"]["before"]
     assert rows["llm"]["used"]["after"] > rows["llm"]["used"]["before"] + 8
     assert rows["vision/video"]["used"]["after"] < rows["vision/video"]["used"]["before"]
     assert {(each["account"], each["after"]) for each in found.found["changes"]} >= {("llm", "80%")}
+
+
+def test_a_question_is_one_while_a_young_service_grows_older(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page asks every two seconds, and the journal is shorter than what it asks for: it must get to see an answer."""
+    monkeypatch.setattr("mirab.service.trials._in_a_process", lambda url, name, asked: Tried(name, DONE, {"a": 1}))
+    bench.submit(ADA)
+    asked = Shares({"vision": "20%", "llm": "80%"})
+    first = bench.desk.portfolio.tried(asked, 30).id
+    for _ in range(59):
+        bench.engine.at += MINUTE
+        assert bench.desk.portfolio.tried(asked, 30).id == first
+    assert bench.desk.portfolio.tried(asked, 14).id != first
+    bench.engine.at += MINUTE
+    assert bench.desk.portfolio.tried(asked, 30).id != first, "after an hour it is tried on what has happened since"
+
+
+def test_what_is_remembered_is_forgotten_at_its_end_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirab.service.trials._in_a_process", lambda url, name, asked: Tried(name, DONE, {"a": 1}))
+    state, trials = bench.state, Trials("sqlite:///nowhere")
+    names = []
+    for number in range(REMEMBERED + 3):
+        asked = Asked(state.budgets, state.budgets, state.policy, state.cluster, DAY + number, 0)
+        names.append(trials.begin(asked, bench.live.now()).id)
+        wait_for(trials, names[-1])
+    assert [trials.find(name) is None for name in names] == [True] * 3 + [False] * REMEMBERED
 
 
 @pytest.mark.parametrize(
@@ -131,14 +163,12 @@ def test_what_is_no_division_is_told(bench: Bench, wanted: Any, says: str) -> No
 def test_a_trial_that_fails_says_why_and_can_be_asked_for_again(tmp_path: Path, bench: Bench) -> None:
     trials = Trials(f"sqlite:///{tmp_path}/none/mirab.db", tmp_path / "kept")
     state = bench.state
-    asked = (state.budgets, state.budgets, state.policy, state.cluster, bench.live.now(), DAY)
-    begun = trials.begin(*asked)
-    until = time.monotonic() + PATIENCE
-    while (found := trials.find(begun.id)).state == "running":  # type: ignore[union-attr]
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    assert found is not None and (found.state, bool(found.problem)) == ("failed", True)
-    assert trials.begin(*asked).state == "running"
+    now = bench.live.now()
+    asked = Asked(state.budgets, state.budgets, state.policy, state.cluster, DAY, now)
+    begun = trials.begin(asked, now)
+    found = wait_for(trials, begun.id)
+    assert (found.state, bool(found.problem)) == ("failed", True)
+    assert trials.begin(asked, now).state == "running"
 
 
 def test_what_was_kept_is_found_after_a_restart(tmp_path: Path) -> None:
@@ -155,7 +185,7 @@ def test_the_answer_is_the_same_for_the_same_journal(bench: Bench) -> None:
     fortnight(bench, 3)
     state, now = bench.state, bench.live.now()
     asked = {"present": encode(state.budgets), "proposed": encode(state.budgets), "policy": encode(state.policy),
-             "cluster": encode(state.cluster), "begin": now - 3 * DAY, "now": now}  # fmt: skip
+             "cluster": encode(state.cluster), "length": 3 * DAY, "since": 0, "now": now}  # fmt: skip
     one = tried(bench.store.url, asked)
     assert all(row["verdict"] in ("same", "unknown") for row in one["accounts"])
     assert one["all"]["used"]["difference"] == 0

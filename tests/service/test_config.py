@@ -74,6 +74,8 @@ def test_where_to_listen(text: str, host: str | None, port: int, open_: bool) ->
         ("coalesce", "50", "duration"),
         ("coalesce", "10m", "at most 1m, else nobody"),
         ("wait", "1000000d", "ten years"),
+        ("db", "mysql://mirab:secret@db/mirab", "mysql://...': write sqlite:////path/to/mirab.db, or postgresql"),
+        ("db", "mirab.db", "'mirab.db': write sqlite"),
     ],
 )
 def test_a_wrong_value_is_a_sentence_that_names_where_it_stands(name: str, text: str, says: str) -> None:

@@ -1,8 +1,7 @@
-"""The systemd unit and the Dockerfile start what there is, and let runs live."""
+"""The systemd unit starts what there is, and lets runs live."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -53,14 +52,3 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     copy.write_text(UNIT.read_text(encoding="utf-8").replace("/opt/mirab/bin/mirab", "/bin/true"), encoding="utf-8")
     done = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
     assert "mirab.service" not in done.stderr, done.stderr
-
-
-def test_the_image_starts_the_service_behind_a_reaper() -> None:
-    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)
-    words = json.loads(entry)
-    assert words[:2] == ["tini", "--"]
-    assert set(flags_of(words)) <= {setting.flag for setting in SETTINGS}
-    assert "USER mirab" in text, "it does not run as root"
-    known = {setting.env for setting in SETTINGS}
-    assert set(re.findall(r"(MIRAB_\w+)=", text)) <= known

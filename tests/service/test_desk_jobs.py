@@ -45,6 +45,19 @@ def test_cancel_ends_a_job_whatever_it_does(bench: Bench) -> None:
     assert len(bench.audit(action="job.cancel")) == 3
 
 
+def test_the_audit_log_tells_what_a_job_was_and_what_it_is_now(bench: Bench) -> None:
+    bench.submit(nodes=2, gpus_per_node=4, min_runtime="8h")
+    bench.submit()
+    for command, job in (("hold", "2"), ("release", "2"), ("requeue", "1"), ("cancel", "2")):
+        getattr(bench.desk, command)(ADA, [job])
+    told = {entry.action: (entry.before, entry.after) for entry in bench.audit()}
+    assert told["job.hold"] == ("it waits in the queue", "it is held: ada holds it back")
+    assert told["job.release"] == ("it is held", "it waits in the queue")
+    assert told["job.requeue"][1] == "its run is stopped, and it queues again"
+    assert told["job.cancel"] == ("it waits in the queue", "it is cancelled")
+    assert all(before and after for action, (before, after) in told.items() if action != "job.submit")
+
+
 def test_nobody_cancels_what_is_not_theirs(bench: Bench) -> None:
     bench.submit()
     for other in (EVE, BOB, KEN):

@@ -136,6 +136,8 @@ def test_what_is_cut_is_told(bench: Bench) -> None:
     reply = bench.desk.submit(ADA, form(min_runtime="2h", time_limit="10m"))
     assert reply.notes == ("its minimum is cut to its time limit, 10m: it cannot run longer",)
     assert bench.row("2").min_runtime == 10 * MINUTE
+    reply = bench.desk.submit(ADA, form(min_runtime="7200s", time_limit="3600s"))
+    assert reply.notes == ("its minimum is cut to its time limit, 1h: it cannot run longer",), "as people write it"
 
 
 def test_a_deadline_and_a_priority_order_ones_own_jobs(bench: Bench) -> None:

@@ -49,6 +49,7 @@ def test_the_tree_sums_up_what_lies_below(bench: Bench, views: Views) -> None:
     assert (video.running_gpus, video.waiting_jobs, video.waiting_gpus) == (4, 1, 4)
     assert (vision.running_gpus, vision.waiting_gpus) == (4, 4)
     assert (llm.running_gpus, llm.waiting_jobs) == (4, 0)
+    assert [each.borrowed_gpus for each in (video, vision, llm)] == [2.0, 0.0, 0.0], "of 8 GPUs its quarter is 2"
     assert video.owed_h == pytest.approx(2.04, abs=0.001), "a quarter of 8 GPUs and of 16 cores of weight 0.01"
     assert video.delivered_h == video.owed_h
     assert (vision.owed_h, vision.debt_h) == (video.owed_h, 0)

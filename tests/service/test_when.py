@@ -12,13 +12,13 @@ import pytest
 
 from mirab.cli.when import held, lines_of
 from mirab.model.events import Outcome
-from mirab.model.units import HOUR, MINUTE, SECOND, WorkloadId
+from mirab.model.units import DAY, HOUR, MINUTE, SECOND, WorkloadId
 from mirab.service.desk.errors import DeskError
 from mirab.service.forecaster import Forecaster
 from mirab.service.views.answers import Answers
 from mirab.store.predictions import KEPT, Prediction, Predictions
 from mirab.study.forecast import Forecast
-from mirab.study.forecastwords import when_sentence
+from mirab.study.forecastwords import assumption_sentence, when_sentence
 from mirab.study.formats import Names
 from tests.service.house import ADA, EVE, Bench, form
 
@@ -102,6 +102,30 @@ def test_one_that_came_in_since_is_looked_at_for_itself(bench: Bench, answers: A
     assert answers.when(late, 8) == told, "the same runs"
     answers.forecaster.refresh()
     assert late in answers.forecaster.latest.kinds
+
+
+def test_until_it_has_been_looked_at_the_nearest_in_the_last_batch_stands_in(bench: Bench, answers: Answers) -> None:
+    _, waits = one_waits(bench)
+    (other,) = bench.submit(EVE, account="llm", nodes=2, gpus_per_node=4, min_runtime="1h", time_limit="2h")
+    answers.forecaster.refresh()
+    (late,) = bench.submit(ADA, nodes=2, gpus_per_node=4, min_runtime="1h", time_limit="2h")
+    told = answers.when(late, 0)
+    assert told is not None
+    assert (told.id, told.stands_in, told.runs) == (late, waits, 12), "of its own account, though the other came later"
+    assert (
+        told.sentence.startswith("it came in after the last look forward") and f"job {waits} stands in" in told.sentence
+    )
+    assert told.bound is None and "at the latest" not in told.sentence
+    own = answers.when(late, 8)
+    assert own is not None
+    assert (own.stands_in, own.runs) == ("", 12)
+    assert answers.when(late, 0) == own.model_copy(update={"age_s": 0}), "its own, now that there is one"
+    bench.desk.cancel(ADA, [waits])
+    bench.settle()
+    (later,) = bench.submit(ADA, nodes=2, gpus_per_node=4, min_runtime="1h", time_limit="2h")
+    distant = answers.when(later, 0)
+    assert distant is not None
+    assert distant.stands_in == other, "no other of its account waits: one of its class"
 
 
 @pytest.mark.slow
@@ -227,3 +251,12 @@ def test_what_the_runs_forward_found_is_said_plainly() -> None:
         "fewer than half of 50 runs of the scheduler forward start it before 2023-11-14 23:13, "
         "which is as far as they looked"
     )
+
+
+def test_how_much_of_the_past_arrivals_come_from_is_said() -> None:
+    """A service that has run for two minutes does not speak of the last days."""
+    now, names = 1_700_000_000_000, Names(0, zone=UTC)
+    told = Forecast(WorkloadId("7"), now, None, None, now, now, 50, 3, assumption="arrivals")
+    young = assumption_sentence(told, {}, 2 * MINUTE, names)
+    assert "drawn from the arrivals of the last 2 min and nothing older: with nothing new" in young
+    assert "of the last 7 d: with nothing new" in assumption_sentence(told, {}, 7 * DAY, names)

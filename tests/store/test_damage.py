@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from mirab.store import Store, StoreError, open_store
 from mirab.store.audits import check
+from mirab.store.database import open_database
 from mirab.store.filesystems import filesystem_kind, unsafe_kind
 from tests.store.makers import fill, plan, put_beginning, submitted
 
@@ -108,6 +109,11 @@ def test_tables_that_are_not_ours(tmp_path: Path) -> None:
 def test_places_that_cannot_be_used(url: str, told: str) -> None:
     with pytest.raises(StoreError, match=told):
         open_store(url)
+
+
+def test_a_store_that_is_only_looked_at_is_not_to_be_made() -> None:
+    with pytest.raises(StoreError, match=r"/nowhere/at/all is not there: name the one that the service uses \(--db"):
+        open_database("sqlite:////nowhere/at/all/mirab.db", make=False)
 
 
 def test_a_password_is_not_told() -> None:

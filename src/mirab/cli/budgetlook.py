@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirab.cli.budgetservice import SERVER, SERVICE, account_of, book_of, meant, one
+from mirab.cli.budgetservice import SERVER, SERVICE, account_of, book_of, log_of, meant, one
 from mirab.cli.budgettools import JSON, TIMEZONE, calendar_of, check_account, draw, moment, now_ms, opened, sentences
 from mirab.cli.exits import NotFoundError
 from mirab.cli.output import emit, say, to_json
@@ -128,11 +128,12 @@ def log(words: tuple[str, ...], timezone: str | None, as_json: bool, server: str
     file, rest = meant(words, server)
     account = account_of(rest)
     with sentences():
-        entries = logged(book_of(file, server, calendar_of(timezone)).history)
+        book, told = log_of(file, server, calendar_of(timezone))
+        entries = logged(book.history)
     if as_json:
-        emit(to_json({"changesets": log_json(entries, account)}))
+        emit(to_json({"changesets": log_json(entries, account, told)}))
     else:
-        draw(log_sections(entries, account))
+        draw(log_sections(entries, account, told))
 
 
 @click.command()

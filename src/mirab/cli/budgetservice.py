@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirab.cli.budgettools import opened
+from mirab.cli.budgettools import evidence_says, opened
 from mirab.cli.client import Client, open_client
 from mirab.cli.connection import SERVER_OPTION
 from mirab.cli.exits import UnusableError
@@ -65,11 +65,24 @@ def book_of(file: str | None, server: str | None, calendar: Calendar) -> Book:
 
 
 def service_book(client: Client) -> Book:
+    return _book(client.get("/budgets/history"))
+
+
+def log_of(file: str | None, server: str | None, calendar: Calendar) -> tuple[Book, dict[int, list[str]]]:
+    """The budgets with their history, and what the evidence of each version says, where it is still to be had."""
+    if file is not None:
+        book = opened(file, calendar)
+        return book, {each.version: evidence_says(each.evidence, book.path.parent) for each in book.history.changesets}
+    with open_client(server) as client:
+        told = client.get("/budgets/history")
+    return _book(told), {each["version"]: each["evidence_told"] for each in told["changesets"]}
+
+
+def _book(told: dict[str, Any]) -> Book:
     from mirab.model.codec import decode
     from mirab.study.budgetbook import Book
     from mirab.study.budgethistory import History
 
-    told = client.get("/budgets/history")
     history = History(tuple(decode(each["edits"]) for each in told["changesets"]))
     return Book(Path(SERVICE), "", history.at(_now_of(told)), (), history)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import json
 import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 TRIED = re.compile(r"w[0-9a-f]{16}")
 """The id of a what-if on the journal of a service."""
+
+FILE_EVIDENCE = re.compile(r"(.+) sha256:([0-9a-f]{64})")
+"""A file as the evidence of a version; see `evidence_of`."""
 
 TIMEZONE = click.option("--timezone", metavar="ZONE", help="Of dates without one, such as Europe/Berlin. Default: UTC.")
 JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, in place of the table.")
@@ -96,6 +101,20 @@ def evidence_of(file: str | None) -> str:
         return file
     path = check_input(file)
     return f"{path.name} sha256:{sha256(path.read_bytes()).hexdigest()}"
+
+
+def evidence_says(evidence: str, folder: Path) -> list[str]:
+    """What a what-if says that a version names as its evidence, if it still lies beside the budgets as it was."""
+    from mirab.study.whatiftext import lede
+
+    named = FILE_EVIDENCE.fullmatch(evidence)
+    if named is None:
+        return []
+    try:
+        data = (folder / Path(named[1]).name).read_bytes()
+        return lede(json.loads(data)) if sha256(data).hexdigest() == named[2] else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def check_account(budgets: Budgets, account: str) -> None:

@@ -80,7 +80,8 @@ def _usage(error: BaseException) -> str:
     if isinstance(error, _NO_COMMAND):
         return _which(context)
     hint = f" See '{context.command_path} --help'." if context is not None else ""
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")  # click writes choices on lines of their own
+    message = message.replace("is not a valid integer range", "is not a whole number")
     return f"{message}{'' if message.endswith(('?', '?)')) else '.'}{hint}"
 
 
@@ -123,6 +124,8 @@ def _os(error: BaseException) -> str:
 
 def _nameless(error: OSError) -> str:
     """What an error without a name is about: files that are written name themselves, standard output does not."""
+    if error.errno == errno.ENOENT:
+        return "the folder you are in"  # the one thing that the system misses without a name
     return "standard output" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "a file"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mirab.cli.client import Client
+from mirab.cli.client import Client, at
 from mirab.cli.columns import formatted, standard
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import terminal_width, wrapped
@@ -47,6 +47,8 @@ USUAL = 1_000
 def command(client: Client, jobs: tuple[str, ...], as_json: bool, limit: int, **asked: Any) -> None:
     """Show the jobs that wait and run, in squeue's columns; with --states all also those that have ended."""
     found, more = _found(client, jobs, asked, limit)
+    if not found:
+        _check_names(client, asked)
     if as_json:
         emit(to_json({"jobs": found, "more": more}))
         return
@@ -59,6 +61,18 @@ def _found(client: Client, ids: tuple[str, ...], asked: Mapping[str, Any], limit
     if ids:
         return [job for job_id in parse_ids(ids) for job in jobs_of(client, job_id)], False
     return listed(client, query_of(client, asked), limit)
+
+
+def _check_names(client: Client, asked: Mapping[str, Any]) -> None:
+    """Where nothing is found, that may be because a name is misspelt.
+
+    Raises:
+        NotFoundError: there is no such account or node.
+    """
+    if account := asked["account"]:
+        client.get(at("share", *account.split("/")))
+    if node := asked["node"]:
+        client.get(at("nodes", node))
 
 
 def query_of(client: Client, asked: Mapping[str, Any]) -> dict[str, object]:

@@ -30,6 +30,7 @@ COLUMNS = (
     Column("WAITING_GPUS", right=True),
 )
 MORE = (
+    Column("BORROWED", right=True),
     Column("NEXT_START", right=True),
     Column("DEBT_GONE_BY", right=True),
     Column("OWNER", least=8),
@@ -45,7 +46,12 @@ SPARED = ("DEBT_H", "WAITING_GPUS")
 @click.command()
 @click.argument("account", metavar="[ACCOUNT]", default="")
 @click.option("--users", "-u", is_flag=True, help="With the users of each account.")
-@click.option("--long", "-l", is_flag=True, help="With the next start, the age of the debt, owner and review date.")
+@click.option(
+    "--long",
+    "-l",
+    is_flag=True,
+    help="With GPUs beyond the share, the next start, the age of the debt, owner and review date.",
+)
 @click.option("--formula", is_flag=True, help="How each ratio comes about, with its numbers.")
 @JSON_OPTION
 @connected
@@ -136,7 +142,8 @@ def _numbers(each: Account) -> list[str]:
 
 def _more(each: Account) -> list[str]:
     gone = near(each.get("debt_gone_by")) if (each["debt_h"] or 0) >= LEAST_DEBT else ""
-    return [near(each.get("next_start")), gone, each.get("owner", ""), each.get("review", "")]
+    borrowed = f"{each.get('borrowed_gpus', 0):g}"
+    return [borrowed, near(each.get("next_start")), gone, each.get("owner", ""), each.get("review", "")]
 
 
 def sentences(each: Account) -> Iterator[str]:
@@ -145,6 +152,11 @@ def sentences(each: Account) -> Iterator[str]:
     if each.get("debt_gone_by") and each["debt_h"] >= LEAST_DEBT:
         owed = f"its debt of {hours(each['debt_h'])} h leaves the window from {near(each['debt_from'])} on"
         yield f"{owed}, all of it by {near(each['debt_gone_by'])} if nothing is paid"
+    if each.get("borrowed_gpus"):
+        yield (
+            f"it runs on {each['borrowed_gpus']:g} GPUs more than its share of them: they are borrowed from accounts "
+            "that do not use theirs, who get them back past the minimums"
+        )
     if each.get("next_start"):
         most = f", nine of ten by {near(each['next_start_p90'])}" if each.get("next_start_p90") else ""
         yield f"next start: job {each['next_job']}, in half of the runs forward by {near(each['next_start'])}{most}"

@@ -12,7 +12,7 @@ from mirab.cli.client import Client, at
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import Column, table, terminal_width
 from mirab.cli.jobs import jobs_of, parse_ids
-from mirab.cli.output import emit, to_json
+from mirab.cli.output import emit, say, to_json
 from mirab.cli.submitting import Flags, Work, request_of, submit_options
 from mirab.study.formats import count, percent, printable, span
 
@@ -55,13 +55,26 @@ def command(client: Client, jobs: tuple[str, ...], flags: Flags, calibration: bo
         raise click.UsageError("a job is as it was submitted: leave out the options, or the job")
     if jobs:
         ids = [job["id"] for name in parse_ids(jobs) for job in jobs_of(client, name)]
-        answers = [client.get(at("jobs", job_id, "when")) for job_id in ids]
+        answers = [_answer(client, job_id, quiet=as_json) for job_id in ids]
     else:
         answers = [client.post("/when", request_of(client, Work("when", argv=("true",)), flags, environment={}))]
     if as_json:
         emit(to_json({"jobs": answers}))
     else:
         emit("\n\n".join("\n".join(lines_of(each)) for each in answers))
+
+
+def _answer(client: Client, job_id: str, quiet: bool) -> Answer:
+    """What is known of a job. For one that came in a moment ago what stands in is told at once, unless `quiet`."""
+    place = at("jobs", job_id, "when")
+    if not quiet:
+        first: Answer = client.get(place, {"wait": 0})
+        if first["runs"] and not first.get("stands_in"):
+            return first
+        if first["runs"]:
+            say("\n".join(lines_of(first)))
+    own: Answer = client.get(place)
+    return own
 
 
 def lines_of(answer: Answer) -> Iterator[str]:

@@ -19,6 +19,7 @@ PORT = 7077
 DEFAULT_LISTEN = f"127.0.0.1:{PORT}"
 NONE = "none"
 BACKENDS = ("local", "slurm", "null")
+STORES = ("sqlite", "postgresql", "postgres")
 LOCAL_USERS = ("researcher", NONE)
 METRICS = ("open", "token")
 LONGEST_WAIT = 3_650 * DAY // SECOND
@@ -199,6 +200,16 @@ class Stated:
             raise self.wrong(f"write a whole number from {least:,} to {most:,}")
         return int(self.text)
 
+    def url(self) -> str:
+        """The address of a store, which is not looked at; "" = none is stated."""
+        kind, colon, _ = self.text.partition("://")
+        if self.text and not (colon and kind.partition("+")[0] in STORES):
+            from mirab.store.database import FORMS_OF_URL  # not before it is needed: it loads the engines
+
+            shown = f"{kind}://..." if colon else self.text
+            raise ConfigError(f"{self.where} cannot be {shown!r}: write {FORMS_OF_URL}")
+        return self.text
+
     def choice(self, known: tuple[str, ...]) -> str:
         if self.text not in known:
             raise self.wrong(f"choose one of {', '.join(known)}")
@@ -241,7 +252,7 @@ def _config(stated: dict[str, Stated], environment: Mapping[str, str]) -> ServeC
         cluster=Path(cluster) if cluster else None,
         pretend_gpus=get("pretend_gpus").count(0, 1_024) if "pretend_gpus" in stated else None,
         pretend_nodes=get("pretend_nodes").count(1, 10_000),
-        db=get("db").text or f"sqlite:///{state_dir / DATABASE}",
+        db=get("db").url() or f"sqlite:///{state_dir / DATABASE}",
         host=host,
         port=port,
         socket=_socket(get("socket").text, state_dir, "state_dir" in stated, environment),

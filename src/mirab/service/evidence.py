@@ -105,6 +105,10 @@ class WhenAnswer(Reply):
     state: JobState = "PENDING"
     kind: Annotated[str, Field(description="Its class, as in the report.")] = ""
     sentence: str
+    stands_in: Annotated[
+        str,
+        Field(description="The job whose forecast this is, while there is none of its own yet: '' = it is its own."),
+    ] = ""
     assumption: Annotated[
         Literal["", "contract", "arrivals", "run-lengths", "none"],
         Field(description="What it hangs on most; '' = there is no forecast."),

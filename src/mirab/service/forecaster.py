@@ -20,13 +20,14 @@ from mirab.core.state import State
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.units import DAY, AccountPath, Duration, Instant, WorkloadId
+from mirab.model.workloads import Workload
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.sandbox import Sandbox
 from mirab.service.inbox import UnavailableError
 from mirab.store.predictions import Prediction, Predictions
 from mirab.study.copies import Copy
 from mirab.study.entries import Entries, Entry
-from mirab.study.forecast import RUNS, Forecast, Forward, bound_of, forecast, forward, shares_of_sources
+from mirab.study.forecast import RUNS, Forecast, Forward, bound_of, forecast, forward, known_past, shares_of_sources
 from mirab.study.history import History
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Batch:
     """Forecasts that were made together, from the state after record `seq`.
 
     `took`: seconds; `others`: what is known of all that started in no run; `sources`: parts of the run times by whose
-    history they were drawn from.
+    history they were drawn from; `past`: how much of the past arrivals were drawn from.
     """
 
     seq: int
@@ -76,7 +77,8 @@ class Batch:
     forecasts: Mapping[WorkloadId, Forecast]
     others: Forecast | None = None
     sources: Mapping[str, float] = field(default_factory=dict)
-    kinds: Mapping[WorkloadId, str] = field(default_factory=dict)
+    kinds: dict[WorkloadId, str] = field(default_factory=dict)
+    past: Duration = 0
 
     def of(self, workload: WorkloadId) -> Forecast | None:
         """None = it did not wait when this was made."""
@@ -93,6 +95,11 @@ class Looked(NamedTuple):
     others: Forecast
     sources: dict[str, float]
     kinds: dict[WorkloadId, str]
+    past: Duration
+
+    def batch(self, seq: int, at: Instant, took: float) -> Batch:
+        by_job = {each.workload: each for each in self.forecasts}
+        return Batch(seq, at, took, by_job, self.others, self.sources, self.kinds, self.past)
 
 
 NOTHING = Batch(-1, 0, 0.0, {})
@@ -210,8 +217,7 @@ class Forecaster:
         with self._working:
             begun = perf_counter()
             found, seq, at = self._look()
-            by_job = {each.workload: each for each in found.forecasts}
-            batch = Batch(seq, at, perf_counter() - begun, by_job, found.others, found.sources, found.kinds)
+            batch = found.batch(seq, at, perf_counter() - begun)
             self._done_at = monotonic()
             self.latest = batch
         self._keep(batch)
@@ -226,22 +232,21 @@ class Forecaster:
         found: Looked = copy.result()
         return found, seq, at
 
-    def suppose(self, workload: WorkloadId, facts: Sequence[Event]) -> tuple[Forecast, Mapping[str, float], str] | None:
-        """When a workload would start that comes in by these facts: its forecast, sources of run times, and class.
+    def suppose(self, workload: WorkloadId, facts: Sequence[Event]) -> Batch | None:
+        """When a workload would start that comes in by these facts: a batch of its own.
 
         None = it does not queue after them: something holds it back.
 
         Raises:
             DeskError: too much is being worked out at the moment.
         """
+        begun = perf_counter()
         with Sandbox(self._live.copies) as box:
             with self._live.reading() as state, self._lock:
-                at = max(state.now, self._live.now())
-                box.begin(_work(state, self._history, [workload], facts, at, str(self._live.pulse.seq), ASKED))
+                at, seq = max(state.now, self._live.now()), self._live.pulse.seq
+                box.begin(_work(state, self._history, [workload], facts, at, str(seq), ASKED))
             found: Looked = box.result()
-        if workload not in found.kinds:
-            return None
-        return (*found.forecasts, found.others)[0], found.sources, found.kinds[workload]
+        return found.batch(seq, at, perf_counter() - begun) if workload in found.kinds else None
 
     def of(self, workload: WorkloadId, patience: float = 0) -> tuple[Forecast | None, Batch]:
         """The newest forecast for one that waits, with its batch; None = it came in since.
@@ -250,8 +255,8 @@ class Forecaster:
         """
         self._asked_at = monotonic()
         self._bell.set()
-        if workload not in self.latest.kinds and patience:
-            own = self._own_batch(workload)
+        if workload not in self.latest.kinds:
+            own = self._own_batch(workload) if patience else self._kept(workload)
             if own is not None:
                 return own.of(workload), own
         until = monotonic() + patience
@@ -262,20 +267,32 @@ class Forecaster:
 
     def _own_batch(self, workload: WorkloadId) -> Batch | None:
         """A look forward for one that came in since the newest batch; kept until the next. None = not now."""
-        kept = self._own.get(workload)
-        if kept is not None and kept.seq > self.latest.seq:
+        if kept := self._kept(workload):
             return kept
-        at, begun, seq = self._live.now(), perf_counter(), self._live.pulse.seq
         try:
-            found = self.suppose(workload, ())
+            own = self.suppose(workload, ())
         except (DeskError, UnavailableError):
             return None
-        if found is None:
-            return None
-        told, sources, kind = found
-        own = Batch(seq, at, perf_counter() - begun, {workload: told}, None, sources, {workload: kind})
-        self._own = {each: batch for each, batch in self._own.items() if batch.seq > self.latest.seq} | {workload: own}
+        if own is not None:
+            kept_on = {each: batch for each, batch in self._own.items() if batch.seq > self.latest.seq}
+            self._own = kept_on | {workload: own}
         return own
+
+    def _kept(self, workload: WorkloadId) -> Batch | None:
+        own = self._own.get(workload)
+        return own if own is not None and own.seq > self.latest.seq else None
+
+    def like(self, workload: WorkloadId) -> tuple[Forecast, Batch] | None:
+        """For one that came in since the newest batch, the forecast that is nearest to its own: that of the last job in
+        the batch of its account and class, else of its class. None = there is none like it.
+        """
+        batch = self.latest
+        with self._live.reading() as state, self._lock:
+            if workload not in state.pending or workload in batch.kinds:
+                return None
+            found = _like(state, batch, state.pending[workload].workload, self._history)
+        told = None if found is None else batch.of(found)
+        return None if told is None else (told, batch)
 
     # --- predictions ------------------------------------------------------------------------------------------------
     def _keep(self, batch: Batch) -> None:
@@ -295,6 +312,21 @@ class Forecaster:
         if new:
             self._predictions.keep(new)
             self._said.update(each.key for each in new)
+
+
+def _like(state: State, batch: Batch, one: Workload, history: History) -> WorkloadId | None:
+    """The last of the account and class of `one` in the batch that still waits, else the last of its class.
+
+    None for which nodes are kept or cleared: that is theirs alone.
+    """
+    kind, distant = history.kind_of(one), None
+    for each in reversed(batch.kinds):
+        told = batch.forecasts.get(each)
+        if batch.kinds[each] == kind and each in state.pending and (told is None or told.bound is None):
+            if state.pending[each].workload.account == one.account:
+                return each
+            distant = distant or each
+    return distant
 
 
 def _work(
@@ -362,4 +394,5 @@ def look_forward(
     known = [each for each in targets if each in seen or each in state.holds]
     told = [forecast(found, each, at, bound_of(state, each), alone) for each in known]
     kinds = {each: history.kind_of(state.pending[each].workload) for each in targets}
-    return Looked(told, forecast(found, NOBODY, at, None, alone), shares_of_sources(found), kinds)
+    past = known_past(history, at)
+    return Looked(told, forecast(found, NOBODY, at, None, alone), shares_of_sources(found), kinds, past)

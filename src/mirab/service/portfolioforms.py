@@ -46,6 +46,7 @@ class ChangesetMade(Reply):
     reverts: int | None = None
     cancelled: Annotated[bool, Field(description="Taken back before it took effect.")] = False
     evidence: str = ""
+    evidence_told: Annotated[list[str], Field(description="What the what-if says that `evidence` names.")] = []  # noqa: RUF012
     changes: Annotated[list[dict[str, Any]], Field(description="Account, term, before and after.")]
 
 

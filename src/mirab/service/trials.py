@@ -23,7 +23,7 @@ from mirab.model.codec import decode, encode
 from mirab.model.policy import Policy
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
-from mirab.model.units import SECOND, Duration, Instant
+from mirab.model.units import HOUR, SECOND, Duration, Instant
 from mirab.store import open_store
 from mirab.study.budgetedits import term_changes
 from mirab.study.budgettext import change_json
@@ -33,6 +33,7 @@ from mirab.study.formats import span
 from mirab.study.pastwork import past_trace
 from mirab.study.replays import measure
 from mirab.study.whatif import Question, Side, whatif
+from mirab.study.whatiftext import lede
 
 Json = dict[str, Any]
 
@@ -43,6 +44,8 @@ REMEMBERED = 50
 """So many trials are kept; the oldest go first."""
 WAITING_MOST = 4
 NAME = re.compile(r"w[0-9a-f]{16}")
+NAMED = re.compile(r"what-if (w[0-9a-f]{16}) sha256:([0-9a-f]{64})")
+"""A trial as the evidence of a changeset."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
 
 
@@ -68,6 +71,28 @@ class Tried:
     def sha256(self) -> str:
         return sha256(self.data).hexdigest()
 
+    @property
+    def named(self) -> str:
+        """As the evidence of a changeset names it."""
+        return f"what-if {self.id} sha256:{self.sha256}"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is tried, on the journal's last `length`, or on all of it since `since` where it is shorter."""
+
+    present: Budgets
+    proposed: Budgets
+    policy: Policy
+    cluster: Cluster
+    length: Duration
+    since: Instant
+
+    def told(self) -> Json:
+        """As the process reads it; the instant of now comes to it."""
+        plain = {name: encode(getattr(self, name)) for name in ("present", "proposed", "policy", "cluster")}
+        return {**plain, "length": self.length, "since": self.since}
+
 
 class Trials:
     """Runs trials one after the other; what is done is kept in `folder` (None = in memory only)."""
@@ -77,27 +102,29 @@ class Trials:
         self._lock = Lock()
         self._turn = Lock()
         self._known: dict[str, Tried] = {}
+        self._begun: dict[str, tuple[str, Instant]] = {}
+        self._sentences: dict[str, list[str]] = {}
 
-    def begin(self, present: Budgets, wanted: Budgets, policy: Policy, cluster: Cluster, now: Instant,
-              length: Duration) -> Tried:  # fmt: skip
-        """Begin a trial, or find it: one that was asked for within the hour is the same.
+    def begin(self, asked: Asked, now: Instant) -> Tried:
+        """Begin a trial, or find it: a question that was asked within the hour is the same, while time goes on.
 
         Raises:
             TooManyError: others wait already.
         """
-        asked = {"present": encode(present), "proposed": encode(wanted), "policy": encode(policy),
-                 "cluster": encode(cluster), "begin": now - length, "now": now}  # fmt: skip
-        hour = now // 3_600_000
-        name = "w" + _digest({**asked, "begin": length, "now": hour})[:16]
+        question = _digest(asked.told())
         with self._lock:
+            name, at = self._begun.get(question, ("", now))
             known = self._known.get(name)
-            if known is not None and known.state != FAILED:
+            if known is not None and known.state != FAILED and now - at < HOUR:
                 return known
             if sum(each.state == RUNNING for each in self._known.values()) >= WAITING_MOST:
                 raise TooManyError
+            told = {**asked.told(), "now": now}
+            name = "w" + _digest(told)[:16]
+            self._begun[question] = name, now
             self._known[name] = Tried(name, RUNNING)
             self._forget()
-        Thread(target=self._work, args=(name, asked), daemon=True, name="mirab-trial").start()
+        Thread(target=self._work, args=(name, told), daemon=True, name="mirab-trial").start()
         return Tried(name, RUNNING)
 
     def find(self, name: str) -> Tried | None:
@@ -111,10 +138,28 @@ class Trials:
         except (OSError, ValueError):
             return None
 
+    def sentences(self, evidence: str) -> list[str]:
+        """What the trial says that the evidence of a changeset names; nothing if it names none.
+
+        One that is gone, or is not what it was, is told as that.
+        """
+        named = NAMED.fullmatch(evidence)
+        if named is None:
+            return []
+        if evidence not in self._sentences:
+            kept = self.find(named[1])
+            if kept is None or kept.found is None:
+                return ["The service does not keep this what-if any more."]
+            if kept.sha256 != named[2]:
+                return ["What the service keeps under this name is not what was decided on: its hash differs."]
+            self._sentences[evidence] = lede(kept.found)
+        return self._sentences[evidence]
+
     def _forget(self) -> None:
-        over = [name for name, each in self._known.items() if each.state != RUNNING][: len(self._known) - REMEMBERED]
-        for name in over:
+        ended = [name for name, each in self._known.items() if each.state != RUNNING]
+        for name in ended[: max(0, len(self._known) - REMEMBERED)]:
             del self._known[name]
+        self._begun = {question: begun for question, begun in self._begun.items() if begun[0] in self._known}
 
     def _work(self, name: str, asked: Json) -> None:
         with self._turn:
@@ -147,10 +192,12 @@ def _in_a_process(url: str, name: str, asked: Json) -> Tried:
 def tried(url: str, asked: Json) -> Json:
     """The answer of the what-if, read from a store's journal."""
     present, wanted, policy, cluster = (decode(asked[key]) for key in ("present", "proposed", "policy", "cluster"))
+    now = asked["now"]
+    begin = min(max(asked["since"], now - asked["length"]), now - HOUR)
     store = open_store(url)
     try:
         records = ((facts, plan) for _, facts, plan in store.records())
-        before = past_trace(records, cluster, present, asked["begin"], asked["now"])
+        before = past_trace(records, cluster, present, begin, now)
     finally:
         store.dispose()
     after = _under(before, wanted)
@@ -158,7 +205,7 @@ def tried(url: str, asked: Json) -> Json:
     sides = [Side(seen.report(cost), days_of(seen)) for seen, cost in (measure(before, policy), measure(after, policy))]
     heirs = {old: new for old, new in wanted.heirs().items() if present.find(old) is not None}
     changes = [change_json(each) for each in term_changes(present, wanted)]
-    length = span((asked["now"] - asked["begin"]) / SECOND)
+    length = span((now - begin) / SECOND)
     notes = [*before.notes, f"The last {length} of the journal, under the policy of now."]
     return whatif(sides[0], sides[1], Question(heirs=heirs, changes=changes, notes=notes))
 

@@ -34,6 +34,7 @@ PASSING = {
     sqlite3.SQLITE_PERM: "may not be opened by this user",
 }
 """Errors that may pass, each with what to say."""
+_NAME_IT = "name the one that the service uses (--db, --state-dir)"
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -177,9 +178,10 @@ def _usable(path: str | None, make: bool) -> Path:
         raise StoreError("a store in memory would forget everything: write sqlite:////path/to/mirab.db")
     file = Path(os.path.realpath(path))
     if not file.parent.is_dir():
-        raise StoreError(f"the folder {file.parent} is not there: make it, or name another for the store")
+        advice = "make it, or name another for the store" if make else _NAME_IT
+        raise StoreError(f"the folder {file.parent} is not there: {advice}")
     if not make and not file.exists():
-        raise StoreError(f"there is no store at {file}: name the one that the service uses (--db, --state-dir)")
+        raise StoreError(f"there is no store at {file}: {_NAME_IT}")
     kind = unsafe_kind(file.parent)
     if kind is not None:
         raise StoreError(

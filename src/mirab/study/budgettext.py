@@ -215,21 +215,47 @@ def diff_sections(title: str, changes: Sequence[TermChange]) -> list[Section]:
 
 
 # --- history ----------------------------------------------------------------------------------------------------------
-def log_sections(entries: Sequence[Logged], account: str = "") -> list[Section]:
+Told = Mapping[int, Sequence[str]]
+"""Version -> what its evidence says, in sentences, where that is known."""
+
+
+def log_sections(entries: Sequence[Logged], account: str = "", told: Told | None = None) -> list[Section]:
     """Every decision, the latest first; those about an account, where one is named."""
-    shown = [entry for entry in reversed(entries) if touches(entry, account)]
+    shown = about(entries, account)
     if not shown:
         return [Section("Nothing has been decided" + (f" about {account}" if account else "") + " yet")]
-    return [_log_section(entry, account) for entry in shown]
+    return [_log_section(entry, (told or {}).get(entry.changeset.version, ())) for entry in reversed(shown)]
 
 
-def touches(entry: Logged, account: str) -> bool:
-    """Whether it changed the account or what lies below it."""
+def about(entries: Sequence[Logged], account: str) -> list[Logged]:
+    """Those that changed the account or what lies below it, under the names too that it had before."""
+    names, found = {account}, []
+    for entry in reversed(entries):
+        if not account or any(_touches(entry, name) for name in names):
+            found.append(entry)
+        moves = [
+            (str(each.before), str(each.after)) for each in entry.changes if each.term == "account" and each.before
+        ]
+        names.update(old + name[len(new) :] for old, new in moves for name in list(names) if _within(name, new))
+    return found[::-1]
+
+
+def _renamed(entry: Logged) -> list[tuple[str, str]]:
+    """What an account was called before, and what it is called since."""
+    moves = [each for each in entry.changes if each.term == "account" and each.before and each.after]
+    return [(str(each.before), str(each.after)) for each in moves]
+
+
+def _touches(entry: Logged, account: str) -> bool:
     places = [str(place) for change in entry.changes for place in (change.path, change.before, change.after)]
-    return not account or any(place == account or place.startswith(f"{account}/") for place in places)
+    return any(_within(place, account) for place in places)
 
 
-def _log_section(entry: Logged, account: str) -> Section:
+def _within(place: str, account: str) -> bool:
+    return place == account or place.startswith(f"{account}/")
+
+
+def _log_section(entry: Logged, told: Sequence[str]) -> Section:
     made = entry.changeset
     held = "cancelled before it took effect" if entry.cancelled else f"from {minute(made.effective_at)}"
     title = f"Version {made.version}, {day(made.recorded_at)}, {made.author}: {held}"
@@ -237,13 +263,15 @@ def _log_section(entry: Logged, account: str) -> Section:
     if made.reverts:
         notes.append(f"takes back version {made.reverts}")
     if made.evidence:
-        notes.append(f"evidence: {made.evidence}")
+        notes.append(" ".join([f"evidence: {made.evidence}", *(["says:", *told] if told else [])]))
     return Section(title, None, [*notes, *map(change_text, entry.changes)])
 
 
-def log_json(entries: Sequence[Logged], account: str = "") -> list[Json]:
+def log_json(entries: Sequence[Logged], account: str = "", told: Told | None = None) -> list[Json]:
     return [
-        changeset_json(entry.changeset, entry.changes, entry.cancelled) for entry in entries if touches(entry, account)
+        changeset_json(entry.changeset, entry.changes, entry.cancelled)
+        | {"evidence_told": list((told or {}).get(entry.changeset.version, ()))}
+        for entry in about(entries, account)
     ]
 
 

@@ -133,7 +133,7 @@ def arriving(history: History, chance: Random, now: Instant, horizon: Duration) 
     past = list(history.arrivals)
     if not past or history.began_at is None:
         return
-    span = max(MINUTE, min(now - history.began_at, REMEMBERED))
+    span = known_past(history, now)
     times = [each.submitted_at for each in past]
     number, at = 0, now
     while at < now + horizon:
@@ -144,6 +144,11 @@ def arriving(history: History, chance: Random, now: Instant, horizon: Duration) 
             came = past[place]
             yield replace(came, id=WorkloadId(f"~{number:08}"), submitted_at=came.submitted_at + shift)
         at = until
+
+
+def known_past(history: History, now: Instant) -> Duration:
+    """How much of the past arrivals are known of, and drawn from."""
+    return max(MINUTE, min(now - (now if history.began_at is None else history.began_at), REMEMBERED))
 
 
 def _shift(chance: Random, begin: Duration, end: Duration, span: Duration) -> Duration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mirab.model.units import SECOND, Instant
+from mirab.model.units import DAY, SECOND, Duration, Instant, WorkloadId
 from mirab.study.forecast import Forecast
 from mirab.study.formats import Names, percent, plural, span
 
@@ -37,23 +37,32 @@ def when_sentence(told: Forecast, names: Names) -> str:
     return text
 
 
+def stand_in_sentence(other: WorkloadId, kind: str, sentence: str) -> str:
+    """For one that has no forecast of its own yet: what another's says."""
+    return (
+        f"it came in after the last look forward; until there is one for itself, job {other} stands in, the nearest of "
+        f"class {kind} that waited then: {sentence}"
+    )
+
+
 def _by(instant: Instant, told: Forecast, names: Names) -> str:
     wait = instant - told.at
     return f"by {names.at(instant)} (in {span(wait / SECOND)})" if wait > SECOND else "at once"
 
 
-def assumption_sentence(told: Forecast, sources: Mapping[str, float], names: Names) -> str:
-    """What the answer hangs on most."""
+def assumption_sentence(told: Forecast, sources: Mapping[str, float], past: Duration, names: Names) -> str:
+    """What the answer hangs on most; `past`: how much of it arrivals were drawn from."""
     match told.assumption:
         case "contract":
             return "it hangs on the contract: nodes are kept or cleared for it, and no minimum outlasts that instant"
         case "none":
             return "it hangs on nothing much: there is room for it in nearly all of them"
         case "arrivals":
+            little = " and nothing older" if past < DAY else ""
             alone = "later still" if told.alone_p50 is None else f"by {names.at(told.alone_p50)}"
             return (
-                "it hangs most on what comes in meanwhile, drawn from the arrivals of the last days: with nothing new "
-                f"half would start it {alone}"
+                f"it hangs most on what comes in meanwhile, drawn from the arrivals of the last {span(past / SECOND)}"
+                f"{little}: with nothing new half would start it {alone}"
             )
         case _:
             return f"it hangs most on how long the others run, drawn from {_drawn_from(sources)}"

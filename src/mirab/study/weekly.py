@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from mirab import __version__
@@ -124,8 +125,9 @@ def weekly(week: Week, began: Beginning, records: Iterable[Record], grow: Grow, 
         ValueError: the ledger began after the week.
     """
     if began.at >= week.end:
+        first = datetime.fromtimestamp(began.at / 1000, UTC).date()
         raise ValueError(
-            f"the ledger began after {week.name}: there is nothing to report; name a later week with --week"
+            f"the ledger began after {week.name}: there is nothing to report; its first week is --week {first}"
         )
     starts = max(week.begin, began.at)
     trace = Trace((), began.cluster, began.budgets, name=week.name, origin=0, starts_at=starts, ends_at=week.end)

@@ -44,6 +44,7 @@ NOT_THE_JOBS_FAULT = (
     "NodeDown",
     "BeginTime",
     "Cleaning",
+    "Dependency",
     "JobHeld",
 )
 """Begins Slurm's reason where a job that did not start may start another time: it is no launch that failed, of which so

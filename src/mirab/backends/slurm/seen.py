@@ -100,6 +100,18 @@ class Seen:
         """Whether the job's start is later than that of the run that is known; Slurm counts whole seconds."""
         return job.started_at is not None and (self.begun is None or job.started_at > self.begun + SECOND)
 
+    def came_and_was_requeued(self, job: SlurmJob) -> bool:
+        """Whether it waits or runs again after a start that no listing has shown; after a restart of mirab, it may."""
+        before = self.job.restarts if self.job.job_id else 0
+        goes_on = job.waits or job.has_nodes
+        return self.expected is not None and self.run is None and goes_on and job.restarts > before
+
+    def in_the_dark(self, job: SlurmJob | None) -> bool:
+        """Whether the listing does not tell the end of its run, or not even that it was."""
+        if self.run is None:
+            return job is not None and self.came_and_was_requeued(job)
+        return self.is_over(job) and (job is None or not job.ended)
+
     def booked(self, bookings: Sequence[Booking]) -> Booking | None:
         """Its present run in the accounting, if that knows its end."""
         begun = self.begun

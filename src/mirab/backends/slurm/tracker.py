@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mirab.backends.slurm.contracts import Contract
+from mirab.backends.slurm.dependencies import Done
 from mirab.backends.slurm.health import Nodes
 from mirab.backends.slurm.records import STANDS_STILL, Booking, SlurmJob, SlurmNode
 from mirab.backends.slurm.seen import (
@@ -91,6 +92,7 @@ class Tracker:
         self.rules = rules
         self.seen: dict[str, Seen] = {}
         self.looked_at = self.ledger_since = self.fresh_at = known.at
+        self._done = Done({})
         for run_id, began in known.runs.items():
             seen = self._know(workload_of(run_id))
             seen.run, seen.attempt, seen.begun = run_id, int(run_id.rpartition(".")[2]), began
@@ -144,7 +146,7 @@ class Tracker:
     def to_look_up(self, jobs: Iterable[SlurmJob]) -> list[str]:
         """Jobs of whose run the listing does not tell the end, or not even that it was: the accounting may."""
         listed = {job.id: job for job in jobs}
-        return [job_id for job_id, seen in self.seen.items() if _in_the_dark(seen, listed.get(job_id))]
+        return [job_id for job_id, seen in self.seen.items() if seen.in_the_dark(listed.get(job_id))]
 
     # --- what Slurm says ----------------------------------------------------------------------------------------------
     def take_in(
@@ -157,6 +159,7 @@ class Tracker:
         bookings = books or ()
         told = self.nodes.take_in(nodes, now)
         listed = {job.id: job for job in sorted(jobs, key=lambda job: (job.submitted_at, job.job_id, job.id))}
+        self._done = Done(listed)
         for job_id, job in listed.items():
             told += self._submission(job_id, job, now)
         booked = books is not None
@@ -211,7 +214,7 @@ class Tracker:
             return
         if seen.run is not None and seen.is_over(job):
             yield from self._run_ends(seen, job, now, bookings)
-        elif job is not None and _came_and_was_requeued(seen, job):
+        elif job is not None and seen.came_and_was_requeued(job):
             yield from self._missed(seen, job, now, bookings)
         elif seen.run is None and (job is None or job.ended) and seen.returning is None:
             yield from self._never_seen_running(seen, job, now)
@@ -293,7 +296,7 @@ class Tracker:
         seen = self.seen.get(job_id)
         if seen is None or seen.over is not None:
             return
-        unbooked = _came_and_was_requeued(seen, job) and now - seen.since < BOOKING_PATIENCE
+        unbooked = seen.came_and_was_requeued(job) and now - seen.since < BOOKING_PATIENCE
         seen.job = replace(job, restarts=seen.job.restarts) if unbooked else job
         on_its_way = job.state in ("COMPLETING", "CONFIGURING") or "CONFIGURING" in job.flags
         if unbooked and booked:
@@ -361,7 +364,7 @@ class Tracker:
             return left
         if job.held_by in ("user", "admin"):
             return HELD_BY_USER if job.held_by == "user" else HELD_BY_ADMIN
-        if job.dependency or job.reason.startswith("Dependency"):
+        if self._depends(job):
             return DEPENDENCY
         if job.eligible_at is not None and job.eligible_at > now + (REQUEUE_DELAY if job.restarts else 0):
             return BEGINS_LATER
@@ -370,6 +373,14 @@ class Tracker:
                 return ARRAY_LIMIT
             room[job.array_job] -= 1
         return ""
+
+    def _depends(self, job: SlurmJob) -> bool:
+        """Whether it waits for another job: by Slurm's word, unless the listing shows that all of it is done."""
+        if not job.dependency and not job.reason.startswith("Dependency"):
+            return False
+        seen = self.seen.get(job.id)
+        otherwise = seen is not None and seen.hung.startswith("Dependency")
+        return otherwise or not self._done.fulfils(job.dependency)
 
     def _room_in_arrays(self) -> dict[int, int]:
         """For each array with a limit that has runs: how many more tasks it may run."""
@@ -383,15 +394,3 @@ class Tracker:
 
 def _node_failed(booked: Booking) -> bool:
     return OUTCOMES.get(booked.state) is Outcome.NODE_FAIL
-
-
-def _in_the_dark(seen: Seen, job: SlurmJob | None) -> bool:
-    if seen.run is None:
-        return job is not None and _came_and_was_requeued(seen, job)
-    return seen.is_over(job) and (job is None or not job.ended)
-
-
-def _came_and_was_requeued(seen: Seen, job: SlurmJob) -> bool:
-    """Whether it waits or runs again after a start that no listing has shown; after a restart of mirab, it may have."""
-    before = seen.job.restarts if seen.job.job_id else 0
-    return seen.expected is not None and seen.run is None and (job.waits or job.has_nodes) and job.restarts > before

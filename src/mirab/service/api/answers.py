@@ -34,7 +34,7 @@ def show_when(
     who: Annotated[Principal, needs("job.see")],
     parts: Service,
     job_id: Id,
-    wait: Annotated[float, Query(ge=0, le=10, description="Seconds to wait for the first forecast.")] = 8,
+    wait: Annotated[float, Query(ge=0, le=10, description="Seconds to wait for its own; 0: what stands in.")] = 8,
 ) -> WhenAnswer:
     """When a job starts, from many runs of the scheduler forward; how old they are, and how past ones held."""
     answer = parts.views.answers.when(job_id, wait)

@@ -19,7 +19,7 @@ from mirab.service.desk.budgets import version_of
 from mirab.service.desk.changing import Proposal
 from mirab.service.desk.exceptions import Wish
 from mirab.service.desk.portfolio import Portfolio
-from mirab.service.fields import DurationText
+from mirab.service.fields import AccountText, DurationText
 from mirab.service.forms.base import Why
 from mirab.service.portfolioforms import (
     BudgetHistory,
@@ -33,10 +33,10 @@ from mirab.service.portfolioforms import (
     RolloutLine,
     RolloutWanted,
 )
-from mirab.service.trials import NAME
+from mirab.service.trials import NAME, Trials
 from mirab.service.views.windowed import ReportError
 from mirab.study.budgethistory import Logged, logged
-from mirab.study.budgettext import change_json
+from mirab.study.budgettext import about, change_json
 
 CaseId = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9_.-]+$", examples=["x7"])]
 
@@ -55,14 +55,24 @@ def _unix_ms(at: datetime | None) -> int | None:
 
 # --- changesets -------------------------------------------------------------------------------------------------------
 @router.get("/budgets/history", response_model=BudgetHistory)
-def show_budget_history(who: Annotated[Principal, needs("budget.see")], parts: Service) -> BudgetHistory:
+def show_budget_history(
+    who: Annotated[Principal, needs("budget.see")],
+    parts: Service,
+    account: Annotated[AccountText, Query(description="Only what changed it, or what lies below it.")] = "",
+    latest: Annotated[int | None, Query(ge=1, le=1_000, description="Only so many, the latest.")] = None,
+) -> BudgetHistory:
     """Every decision about budgets, those to come too: who, when, why, from when on, and what it changed."""
-    history, now = _of(parts).budgets.history()
+    portfolio = _of(parts)
+    history, now = portfolio.budgets.history()
+    entries = about(logged(history), account)
     return BudgetHistory(
         version=history.head,
         etag=version_of(history.at(now)),
         now=iso(now),
-        changesets=[ChangesetKept(**_told(each), edits=encode(each.changeset)) for each in logged(history)],
+        changesets=[
+            ChangesetKept(**_told(each, portfolio.trials), edits=encode(each.changeset))
+            for each in (entries if latest is None else entries[-latest:])
+        ],
     )
 
 
@@ -74,7 +84,7 @@ def change_some_budgets(
     budgets = _of(parts).budgets
     made = budgets.propose(who, _proposal(wanted, _evidence(parts, wanted.evidence)))
     entry = next(each for each in logged(budgets.history()[0]) if each.changeset.version == made.version)
-    return ChangesetMade(**_told(entry))
+    return ChangesetMade(**_told(entry, _of(parts).trials))
 
 
 def _evidence(parts: Parts, text: str) -> str:
@@ -84,7 +94,7 @@ def _evidence(parts: Parts, text: str) -> str:
     tried = _of(parts).trials.find(text)
     if tried is None or tried.found is None:
         raise ProblemError(422, f"evidence: there is no what-if {text} that is done: ask for it anew")
-    return f"what-if {text} sha256:{tried.sha256}"
+    return tried.named
 
 
 def _proposal(wanted: ChangesetWanted, evidence: str) -> Proposal:
@@ -96,7 +106,7 @@ def _proposal(wanted: ChangesetWanted, evidence: str) -> Proposal:
     return Proposal(edits, wanted.why, wanted.base, at, wanted.reverts, evidence)
 
 
-def _told(entry: Logged) -> dict[str, Any]:
+def _told(entry: Logged, trials: Trials) -> dict[str, Any]:
     made: Changeset = entry.changeset
     return {
         "version": made.version,
@@ -108,6 +118,7 @@ def _told(entry: Logged) -> dict[str, Any]:
         "reverts": made.reverts or None,
         "cancelled": entry.cancelled,
         "evidence": made.evidence,
+        "evidence_told": trials.sentences(made.evidence),
         "changes": [change_json(change) for change in entry.changes],
     }
 

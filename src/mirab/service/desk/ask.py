@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from mirab.model.resources import Shape
-from mirab.model.units import DAY, HOUR, SECOND, Duration, Instant, parse_duration
+from mirab.model.units import DAY, HOUR, SECOND, Duration, Instant, format_duration, parse_duration
 from mirab.service.desk.arrays import ArraySpec, parse_array
 from mirab.service.desk.dependencies import Dependency, parse_dependencies
 from mirab.service.desk.errors import invalid
@@ -82,7 +82,7 @@ def _shape(form: SubmitForm, notes: list[str]) -> Shape:
         raise invalid("a time_limit below one second ends every run at once: leave it out for none")
     minimum = _span("min_runtime", form.min_runtime)
     if limit is not None and minimum > limit:
-        notes.append(f"its minimum is cut to its time limit, {form.time_limit}: it cannot run longer")
+        notes.append(f"its minimum is cut to its time limit, {format_duration(limit)}: it cannot run longer")
         minimum = limit
     return Shape(
         nodes=form.nodes,

@@ -37,6 +37,13 @@ from mirab.service.desk.office import BRIEF, Office, Target, audited, is_operato
 from mirab.service.inbox import Entry
 from mirab.study import words
 
+AFTER: dict[type, str] = {
+    WorkloadCancelled: "it is cancelled",
+    RequeueRequested: "its run is stopped, and it queues again",
+    WorkloadReleased: "it waits in the queue",
+    RunCheckpointed: "what it has done is safe",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -115,7 +122,7 @@ class JobCommands:
                 facts += [each for each in told if isinstance(each, Event)]
                 writes += [each for each in told if not isinstance(each, Event)]
                 if told:
-                    writes.append(audited(who, now, action, target.id, target.state, why=why))
+                    writes.append(audited(who, now, action, target.id, target.state, _after(told), why))
             unless_all_refused(refusals, len(done))
             return Entry(tuple(facts), tuple(writes))
 
@@ -201,3 +208,14 @@ class JobCommands:
             raise conflict(f"job {target.id} cannot be requeued: it has been cancelled and is being stopped")
         if not run.recalled:
             yield RequeueRequested(order.now, target.id, by=order.who.user)
+
+
+def _after(told: Sequence[Event | Write]) -> str:
+    """What the job is after these facts, for the audit log: the last of them that says it counts."""
+    for each in reversed(told):
+        if isinstance(each, WorkloadHeld):
+            reason = hold_of(each.why)
+            return "it is held" if reason is None else f"it is held: {words.fact(reason)}"
+        if type(each) in AFTER:
+            return AFTER[type(each)]
+    return ""

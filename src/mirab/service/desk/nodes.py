@@ -39,7 +39,7 @@ class NodeCommands:
         """Let nothing new start on it, empty it when all minimums there are over, and send it to repair."""
         require_operator(who, "node.drain", "drain nodes")
         if not why.strip():
-            raise invalid("say why the node is drained: whoever wonders about it reads that")
+            raise invalid("say why the node is drained (--reason): whoever wonders about it reads that")
         self._change(who, "node.drain", node, why, _sick(f"{who.user}: {why}"))
 
     def resume(self, who: Principal, node: str, why: str = "") -> None:

@@ -16,7 +16,7 @@ from mirab.service.desk.errors import DeskError, invalid, not_found
 from mirab.service.desk.exceptions import ExceptionCommands
 from mirab.service.desk.office import Office
 from mirab.service.desk.rollout import RolloutCommands
-from mirab.service.trials import TooManyError, Trials, Tried
+from mirab.service.trials import Asked, TooManyError, Trials, Tried
 from mirab.service.views.windowed import Reports
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ class Portfolio:
             raise invalid(unknown)
         if after == present:
             raise invalid("it changes nothing: the budgets are as you want them")
-        length = min(days * DAY, max(HOUR, now - int(self._live.store.meta("began_at") or now)))
+        since = int(self._live.store.meta("began_at") or now)
         try:
-            return self.trials.begin(present, after, policy, cluster, now, length)
+            return self.trials.begin(Asked(present, after, policy, cluster, days * DAY, since), now)
         except TooManyError:
             raise DeskError("unavailable", "several what-ifs wait already: try again in a few minutes") from None
 

@@ -41,6 +41,9 @@ class ShareAccount(Reply):
         float | None, Field(description="(used + par + committed) / entitled; null = nothing is entitled.")
     ] = None
     running_gpus: int = 0
+    borrowed_gpus: Annotated[
+        float, Field(description="Those of them beyond its share of the GPUs: lent by who does not use theirs.")
+    ] = 0
     waiting_jobs: int = 0
     waiting_gpus: int = 0
     users: list[ShareUser] = []

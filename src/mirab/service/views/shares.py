@@ -46,13 +46,17 @@ class Crowd:
 
 @dataclass(slots=True)
 class Line:
-    """One account as it stands, in numbers of the core. `par` is the part of `used` that was never charged."""
+    """One account as it stands, in numbers of the core.
+
+    `par`: the part of `used` that was never charged; `share_gpus`: its share of the GPUs that its ledger has.
+    """
 
     account: Account
     used: Charge
     par: Charge
     promised: int
     crowd: Crowd
+    share_gpus: float
     users: list[tuple[UserName, Charge, Crowd]] = field(default_factory=list)
 
 
@@ -67,17 +71,24 @@ def lines(state: State, now: Instant, below: str | None = None) -> list[Line]:
     if state.divided:
         wanted.sort(key=lambda account: homes.order_of(state, account.path))
     crowds = _crowds(state, now)
+    gpus = {name: _gpus(state, ledger.pools) for name, ledger in state.ledgers.items()}
     with_users = sum(len(account.users) for account in wanted) <= USERS_MOST
     runs = _runs_by_user(state) if with_users else {}
     found = []
     for account in wanted:
         crowd = crowds.get(account, Crowd())
         crowd.committed += account.held
-        line = Line(account, account.used(now), account.par(now), account.promised(now), crowd)
+        own = account.share / WHOLE * gpus[ledger_of(account.path)]
+        line = Line(account, account.used(now), account.par(now), account.promised(now), crowd, own)
         if _shown(state, line, now):
             line.users = list(_users(account, runs, state, now)) if with_users else []
             found.append(line)
     return found
+
+
+def _gpus(state: State, numbers: Sequence[int]) -> int:
+    pools = [state.cluster.pools[number] for number in numbers]
+    return sum(pool.gpus_per_node * len(pool.nodes) for pool in pools)
 
 
 def _below(above: str, path: str) -> bool:
@@ -250,6 +261,7 @@ def _told(line: Line, got: Got | None) -> ShareAccount:
         committed_h=hours(crowd.committed),
         ratio=None if isinf(ratio) else round(ratio, 4),
         running_gpus=crowd.running_gpus,
+        borrowed_gpus=round(max(0.0, crowd.running_gpus - line.share_gpus), 1),
         waiting_jobs=crowd.waiting_jobs,
         waiting_gpus=crowd.waiting_gpus,
         users=[_user(name, used, crowd) for name, used, crowd in sorted(line.users, key=lambda each: each[0])],

@@ -53,11 +53,23 @@ class When:
             return WhenAnswer(id=row.id, state=row.state.value, sentence=self._no_forecast(row))
         told, batch = self.forecaster.of(row.id, patience)
         if told is None:
-            return WhenAnswer(
-                id=row.id, state=row.state.value, sentence="its forecast is being worked out: ask again in a moment"
-            )
-        answer = self._answer(told, batch.sources, batch.kinds[row.id], self._names())
+            return self._stand_in(row)
+        return self._told_of(row, told, batch)
+
+    def _told_of(self, row: JobRow, told: Forecast, batch: Batch) -> WhenAnswer:
+        answer = self._answer(told, batch, self._names())
         return answer.model_copy(update={"id": row.id, "age_s": self._age(batch), "took_s": round(batch.took, 2)})
+
+    def _stand_in(self, row: JobRow) -> WhenAnswer:
+        """At once, for one that came in since the newest batch: the nearest in it, named as such, if there is one."""
+        found = self.forecaster.like(row.id)
+        if found is None:
+            working = "its forecast is being worked out: ask again in a moment"
+            return WhenAnswer(id=row.id, state=row.state.value, sentence=working)
+        told, batch = found
+        answer = self._told_of(row, told, batch)
+        sentence = words.stand_in_sentence(told.workload, answer.kind, answer.sentence)
+        return answer.model_copy(update={"sentence": sentence, "stands_in": told.workload})
 
     def _age(self, batch: Batch) -> float:
         return round(max(0, self._live.now() - batch.at) / SECOND, 1)
@@ -85,23 +97,24 @@ class When:
             names, now = names_of(state), max(state.now, self._live.now())
             made = self._desk.rehearse(who, request, state, now)
         found = self.forecaster.suppose(made.ids[0], made.facts)
-        if found is None:
+        told = None if found is None else found.of(made.ids[0])
+        if found is None or told is None:
             return WhenAnswer(sentence="it would be held: it queues only when what it waits for is over")
-        told, sources, kind = found
-        return self._answer(told, sources, kind, names)
+        return self._answer(told, found, names)
 
-    def _answer(self, told: Forecast, sources: Any, kind: str, names: Names) -> WhenAnswer:
+    def _answer(self, told: Forecast, batch: Batch, names: Names) -> WhenAnswer:
+        kind = batch.kinds[told.workload]
         score = self._score(kind)
         return WhenAnswer(
             kind=kind,
             sentence=words.when_sentence(told, names),
             assumption=told.assumption,  # type: ignore[arg-type]
-            because=words.assumption_sentence(told, sources, names),
+            because=words.assumption_sentence(told, batch.sources, batch.past, names),
             p50=_iso(told.p50), p90=_iso(told.p90),
             after_50=iso(told.after_50), after_90=iso(told.after_90),
             later_than=None if told.p90 is not None else iso(told.after_90),
             bound=_iso(told.bound), alone_p50=_iso(told.alone_p50),
-            runs=told.runs, started=told.started, made_at=iso(told.at), sources=dict(sources),
+            runs=told.runs, started=told.started, made_at=iso(told.at), sources=dict(batch.sources),
             score=None if score is None else Score(**score),
             trust=words.trust_sentence(score, kind),
         )  # fmt: skip

@@ -9,11 +9,13 @@ import { accountLink, address, bar, empty, facts, jobLink, link, note, section, 
 export default { title: (data, { name }) => name || "Accounts", load, view };
 
 async function load({ name }) {
-  const [shares, budgets, trend] = await Promise.all([
+  const [shares, budgets, trend, history] = await Promise.all([
     get(name ? `share/${encodeURIComponent(name).replaceAll("%2F", "/")}` : "share"), get("budgets"),
-    getIfThere("trend", { account: name })]);
-  return { accounts: shares.accounts, terms: termsOf(budgets.budgets), trend, budgets };
+    getIfThere("trend", { account: name }), get("budgets/history", { account: name, latest: LATEST })]);
+  return { accounts: shares.accounts, terms: termsOf(budgets.budgets), trend, budgets, decided: history.changesets };
 }
+
+const LATEST = 8;
 
 /** Owner, review and the like by path. */
 function termsOf(tree, above = "", found = new Map()) {
@@ -36,6 +38,7 @@ function tree(data, { width }) {
     el("p", { class: "lede" }, lede(data)),
     data.accounts.length ? rows(data, data.accounts, "The tree of accounts") : empty("There is no account."),
     section("Owed and charged, all accounts", trendChart(data.trend?.steps ?? [], width, "GPUs owed and charged over the window, hour by hour, of all accounts")),
+    section("Who decided", decisions(data.decided)),
     section("How the ratio comes about", note(EXPLAINED), formulas(data.accounts)));
 }
 
@@ -92,6 +95,47 @@ function review(term) {
   return el("span", { class: due ? "tag due" : "day" }, term.review, due ? " due" : "");
 }
 
+// --- who decided -----------------------------------------------------------------------------------------------------
+/** The latest decisions about budgets, with what they rest on. */
+function decisions(changesets) {
+  if (!changesets.length) {
+    return note("Nothing has been decided about it since the service began: it is as the cluster file says.");
+  }
+  return el("ol", { class: "story" }, [...changesets].reverse().map((made) => el("li", { "data-key": made.version },
+    el("div", { class: "at" }, time(made.effective_at)),
+    el("div", null, el("p", null, el("strong", null, made.author), `: ${made.reason}`, note("version ", count(made.version), comes(made))),
+      changes(made),
+      made.evidence ? el("p", { class: "evidence" }, "Decided on ", basis(made.evidence), made.evidence_told.length ? `: ${made.evidence_told.join(" ")}` : "") : null))));
+}
+
+const MOST = 12;
+
+/** What it changed, a line each; that an account with a share is new goes without saying. */
+function changes(made) {
+  const told = made.changes.filter(({ term, before, account }) => term !== "account" || before !== null
+    || !made.changes.some((other) => other.account === account && other.term === "share"));
+  return el("ul", null, told.slice(0, MOST).map((each) => el("li", null, accountLink(each.account), " ", changed(each))),
+    told.length > MOST ? el("li", { class: "soft" }, `and ${plural(told.length - MOST, "more change")}`) : null);
+}
+
+function comes({ effective_at, cancelled }) {
+  return cancelled ? ", cancelled before it took effect" : new Date(effective_at) > new Date() ? ", to come" : "";
+}
+
+function changed({ term, before, after }) {
+  if (term === "account") {
+    return before === null ? "is new" : after === null ? "is gone" : `was ${before}`;
+  }
+  const word = term.replaceAll("_", " ");
+  return before === null ? `${word} ${after}, new` : `${word} ${before || ABSENT} → ${after || ABSENT}`;
+}
+
+/** A what-if that the service keeps is a link to it; anything else is what its author wrote. */
+function basis(text) {
+  const tried = /^what-if (w[0-9a-f]{16}) sha256:[0-9a-f]{64}$/.exec(text);
+  return tried ? [link(address("/whatif", { trial: tried[1] }), "a what-if"), " (", el("code", null, tried[1]), ")"] : text;
+}
+
 // --- the formula -----------------------------------------------------------------------------------------------------
 function formulas(accounts) {
   return el("div", null, accounts.slice(0, 200).map((each) => el("details", { "data-key": each.path },
@@ -142,6 +186,7 @@ function one(data, { name, width }) {
       ["At its last review", term.outcome]])),
     section("Its ratio", formula(account)),
     section("Over time", trendChart(data.trend?.steps ?? [], width, `GPUs owed to and charged by ${name} over the window, hour by hour`)),
+    section("Who decided", decisions(data.decided)),
     below.length ? section("Below it", rows(data, below, `Accounts below ${name}`)) : null,
     account.users.length ? section("Its users", users(account)) : null,
     el("p", null, link(address("/queue", { account: name }), "Its jobs"), " · ",

@@ -12,13 +12,15 @@ const STORY = 100;
 
 export default { title: (data) => `Job ${data.job.id}`, load, quick, view };
 
-/** What is recorded alone: shown while the scheduler is run for the rest. */
+/** What is recorded, and the last forecast: shown while the scheduler is run for the rest. */
 async function quick({ name }) {
   const at = `jobs/${encodeURIComponent(name)}`;
   const job = await get(at);
-  const [story, why] = await Promise.all([
-    get("chronicle", { about: job.id, limit: STORY }), getIfThere(`${at}/why`, { whatif: "false" })]);
-  return { job, story, why, when: null, working: job.state === "PENDING" };
+  const waits = job.state === "PENDING";
+  const [story, why, when] = await Promise.all([
+    get("chronicle", { about: job.id, limit: STORY }), getIfThere(`${at}/why`, { whatif: "false" }),
+    waits ? getIfThere(`${at}/when`, { wait: "0" }) : null]);
+  return { job, story, why, when, working: waits && !when?.runs };
 }
 
 async function load({ name }) {

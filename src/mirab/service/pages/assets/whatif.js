@@ -1,16 +1,23 @@
 // What if: the shares as sliders, tried on the last days of the journal, and who gains and who loses.
 
 import { get, Problem } from "/assets/api.js";
-import { el } from "/assets/dom.js";
-import { ABSENT, hours, percent, plural, span } from "/assets/format.js";
+import { el, svg } from "/assets/dom.js";
+import { ABSENT, count, hours, plural, share, span } from "/assets/format.js";
 import { accountLink, address, empty, link, note, section, table } from "/assets/parts.js";
 
-export default { title: () => "What if", load, view, again: ({ trial }) => trial?.state === "running" };
+export default { title: () => "What if", load, view, again: ({ trial, kept }) => (trial ?? kept)?.state === "running" };
 
+const ALL = "*";
 const DAYS = ["7", "14", "30", "60"];
 
-/** The address holds the question (`share=ACCOUNT=40%`, `days=14`), so that it can be sent to a colleague. */
+/**
+ * The address holds the question (`share=ACCOUNT=40%`, `days=14`), so that it can be sent to a colleague; or it names an
+ * answer that is kept (`trial=w...`), as the evidence of a change does.
+ */
 async function load({ query }) {
+  if (query.get("trial")) {
+    return { kept: await get(`whatif/${encodeURIComponent(query.get("trial"))}`) };
+  }
   const wanted = new Map(query.getAll("share").map((each) => [each.slice(0, each.lastIndexOf("=")), each.slice(each.lastIndexOf("=") + 1)]));
   const days = query.get("days") ?? "30";
   const budgets = await get("budgets");
@@ -42,7 +49,13 @@ function rows(tree, above = "") {
 const number = (text) => Math.round(parseFloat(text) * 1e6) / 1e6 || 0;
 
 // --- the sliders -----------------------------------------------------------------------------------------------------
-function view({ present, wanted, days, changed, trial }) {
+function view({ present, wanted, days, changed, trial, kept }) {
+  if (kept) {
+    return el("div", null,
+      el("h1", null, "What if"),
+      el("p", { class: "lede" }, "What was tried and kept: the same jobs, once under the shares of then and once under the proposed ones."),
+      answered(kept), note(link("/whatif", "Try other shares")));
+  }
   return el("div", null,
     el("h1", null, "What if"),
     el("p", { class: "lede" }, "Move the shares and try them on the last days: the same jobs come in at the same times, once under the present ",
@@ -133,24 +146,62 @@ function outcome(trial, changed, days) {
     return section("Being worked out", el("p", { role: "status", "data-wait": true },
       `The last ${days} days are replayed twice, in the background. This page shows the result when it is there; you can leave it and come back.`));
   }
-  if (trial.state !== "done") {
-    return el("p", { class: "problem", role: "alert" }, trial.problem);
-  }
-  const { accounts, all } = trial.result;
-  return el("div", null,
-    section("Who gains, who loses", trial.told.map((each) => el("p", null, each)),
-      answer([...accounts, { ...all, account: "all" }]), note(trial.method)),
-    section("As evidence", evidence(trial, changed)));
+  return el("div", null, answered(trial), trial.state === "done" ? section("As evidence", evidence(trial, changed)) : null);
 }
 
+function answered(trial) {
+  if (trial.state !== "done") {
+    return trial.state === "running" ? note("It is still being worked out.") : el("p", { class: "problem", role: "alert" }, trial.problem);
+  }
+  const { accounts, all, changes } = trial.result;
+  const busy = accounts.filter(hasSomething).sort((a, b) => most(b.owed) - most(a.owed) || (a.account < b.account ? -1 : 1));
+  return el("div", null,
+    section("Who gains, who loses", trial.told.map((each) => el("p", null, each)), differences(busy, trial),
+      answer([all, ...busy]), note(trial.method)),
+    section("What differs", el("ul", null, changes.map((each) => el("li", null, each.account, ` ${each.term} `, `${each.before ?? ABSENT} → ${each.after ?? ABSENT}`)))));
+}
+
+const most = ({ before, after }) => Math.max(before, after);
+const hasSomething = (row) => (!row.account.endsWith("/*") && most(row.share) > 0) || most(row.workloads) > 0 || most(row.owed) > 0;
+
 const WORDS = { gains: "▲ gains", loses: "▼ loses", both: "▲▼ both", noise: "noise", same: "no change", unknown: "cannot tell" };
+const SIGNS = { better: "▲ better", worse: "▼ worse", noise: "noise" };
 const COLUMNS = [{ name: "Account", lead: true }, { name: "Verdict" }, { name: "Share", right: true }, { name: "Owed h", right: true },
   { name: "Delivered h", right: true }, { name: "Median wait", right: true }, { name: "p90 wait", right: true }, { name: "Lost h", right: true }];
+const BARS = [{ name: "Account", lead: true }, { name: "Verdict" }, { name: "Difference", right: true }, { name: "", whole: true }];
+const FIRST = 24;
+
+/** What each gets of what it is owed, more or less than now: the bar is the difference, the line through it what luck may do. */
+function differences(rows, trial) {
+  if (!trial.result.method.enough) {
+    return null;
+  }
+  const shown = rows.filter(({ delivered }) => delivered.difference !== null).slice(0, FIRST);
+  const widest = Math.max(1, ...shown.map(({ delivered }) => Math.abs(delivered.difference)), ...shown.map(({ delivered }) => delivered.spread ?? 0));
+  return [el("h3", null, "Delivered: GPU-hours more or less than now"),
+    note("The bar is the difference; the line through the middle is what luck may do. A bar within the line is noise."),
+    table("Difference of what is delivered, with its spread", BARS, shown.map(({ account, delivered }) => ({ key: account, cells: [
+      named(account), SIGNS[delivered.verdict] ?? "no change", signed(delivered), differenceBar(delivered, widest)] })), "differences pairs"), el("h3", null, "Everything, before and after")];
+}
+
+const signed = ({ difference, spread }) =>
+  `${difference > 0 ? "+" : difference < 0 ? "−" : ""}${count(Math.abs(difference))}${spread === null ? "" : ` ± ${count(spread)}`}`;
+
+/** From the middle to the right is more, to the left less; hollow = noise. The numbers stand beside it. */
+function differenceBar({ difference, spread, verdict }, widest) {
+  const at = (value) => 50 + value / widest * 48;
+  const [begin, end] = [at(0), at(difference)].sort((a, b) => a - b);
+  return svg("svg", { class: `difference ${verdict}`, viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("line", { class: "middle", x1: 50, x2: 50, y1: 0, y2: 12 }),
+    svg("rect", { class: "moved", x: begin.toFixed(2), width: Math.max(0.3, end - begin).toFixed(2), y: 2.5, height: 7 }),
+    spread && svg("line", { class: "luck", x1: at(-spread).toFixed(2), x2: at(spread).toFixed(2), y1: 6, y2: 6 }));
+}
+
+const named = (account) => (account === ALL ? el("strong", null, "all together") : accountLink(account.replace(/\/\*$/, ""), account));
 
 function answer(accounts) {
   return table("By account, before and after", COLUMNS, accounts.map((row) => ({ key: row.account, cells: [
-    row.account === "all" ? el("strong", null, "all together") : accountLink(row.account.replace(/\/\*$/, ""), row.account), WORDS[row.verdict],
-    both(row.share.before, row.share.after, (value) => percent(value)), both(row.owed.before, row.owed.after, hours),
+    named(row.account), WORDS[row.verdict], both(row.share.before, row.share.after, share), both(row.owed.before, row.owed.after, hours),
     aspect(row.delivered, hours), aspect(row.wait_p50_s, span), aspect(row.wait_p90_s, span), aspect(row.lost, hours)] })), "whatif");
 }
 
@@ -161,7 +212,7 @@ function aspect(each, format) {
   if (each.before === null && each.after === null) {
     return ABSENT;
   }
-  const verdict = { better: "▲ better", worse: "▼ worse", noise: "noise" }[each.verdict];
+  const verdict = SIGNS[each.verdict];
   const spread = verdict && each.spread !== null ? ` (± ${format(each.spread)})` : "";
   return el("span", null, both(each.before, each.after, format), verdict ? el("span", { class: "note" }, verdict, spread) : null);
 }

@@ -61,6 +61,7 @@ export function whenView(when) {
   return section("When it will start",
     el("p", null, when.sentence),
     facts([
+      ["Stands in for now", when.stands_in ? el("span", null, "job ", jobLink(when.stands_in), "; this one is being looked at for itself ...") : ""],
       ["As likely before as after", quantile(when, when.p50, when.after_50)],
       ["In nine of ten runs by", quantile(when, when.p90, when.after_90)],
       ["At the latest", when.bound ? el("span", null, time(when.bound), ", by the contract") : ""],
