@@ -43,13 +43,17 @@ WORDS = ("owner", "review", "hypothesis", "outcome", "closed")
 
 @dataclass(frozen=True, slots=True)
 class BudgetsNow:
-    """The tree in force, its version, and who changed it last ("" = nobody since the ledger began)."""
+    """The tree in force, its version, and who changed it last ("" = nobody since the ledger began).
+
+    `pools`: names of the cluster's pools, each of which may have shares of its own.
+    """
 
     budgets: Budgets
     version: str
     changed_at: Instant | None = None
     changed_by: str = ""
     why: str = ""
+    pools: tuple[str, ...] = ()
 
     @property
     def tree(self) -> dict[str, Any]:
@@ -92,10 +96,12 @@ class BudgetCommands:
         """What is in force, and who decided it."""
         with self._office.live.reading() as state:
             budgets, history, now = state.budgets, self._changesets.history, state.now
+            pools = tuple(pool.name for pool in state.cluster.pools)
         made = [each for each in history.active() if each.effective_at <= now]
         if len(made) < 2:
-            return BudgetsNow(budgets, version_of(budgets))
-        return BudgetsNow(budgets, version_of(budgets), made[-1].effective_at, made[-1].author, made[-1].reason)
+            return BudgetsNow(budgets, version_of(budgets), pools=pools)
+        last = made[-1]
+        return BudgetsNow(budgets, version_of(budgets), last.effective_at, last.author, last.reason, pools)
 
     def set(self, who: Principal, budgets: Any, base_version: str, why: str) -> BudgetsNow:
         """Replace the tree. Accounts that it leaves out are closed: what they used stays accounted for.

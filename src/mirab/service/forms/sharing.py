@@ -107,3 +107,4 @@ class BudgetTree(Reply):
     changed_at: Moment | None = None
     changed_by: str = ""
     why: str = ""
+    pools: Annotated[list[str], Field(description="The cluster's, each of which may have shares of its own.")] = []
