@@ -16,6 +16,7 @@ from mirab.model.resources import Pool
 from mirab.model.units import DAY
 from mirab.model.workloads import Workload
 from tests.naive.history import NEVER, History, Ran, Waits
+from tests.naive.homes import part
 
 SHARE = 1_000_000_000
 
@@ -128,17 +129,21 @@ def shares_at(history: History, at: int) -> dict[str, Fraction]:
     return leaves_of(budgets)
 
 
-def leaves_of(budgets: Budgets) -> dict[str, Fraction]:
-    return {path: share for root in budgets.roots for path, share in _leaves("", Fraction(1), root)}
+def leaves_of(budgets: Budgets, ledger: str = "") -> dict[str, Fraction]:
+    """Leaf -> share of a ledger; the leaf is written as in the budgets."""
+    return {path: share for path, share in _leaves("", Fraction(1), budgets.roots, ledger)}
 
 
-def _leaves(above: str, whole: Fraction, budget: Budget) -> list[tuple[str, Fraction]]:
-    path, share = f"{above}{budget.name}", whole * Fraction(budget.share, SHARE)
-    if not budget.children:
-        return [(path, share)]
-    rest = share * (1 - sum(Fraction(child.share, SHARE) for child in budget.children))
-    below = [leaf for child in budget.children for leaf in _leaves(f"{path}/", share, child)]
-    return [(f"{path}/*", rest), *below]
+def _leaves(above: str, whole: Fraction, siblings: Sequence[Budget], ledger: str) -> list[tuple[str, Fraction]]:
+    found = []
+    for budget in siblings:
+        path, share = f"{above}{budget.name}", whole * Fraction(part(budget, siblings, ledger), SHARE)
+        if budget.children:
+            left = 1 - sum(Fraction(part(child, budget.children, ledger), SHARE) for child in budget.children)
+            found += [(f"{path}/*", share * left), *_leaves(f"{path}/", share, budget.children, ledger)]
+        else:
+            found.append((path, share))
+    return found
 
 
 def leaf_of(history: History, workload: Workload) -> str:

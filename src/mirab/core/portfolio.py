@@ -146,6 +146,7 @@ def _queue_anew(state: State, leaving: list[Pending]) -> None:
         admit(state, pending, known=True)
         hold = state.holds.get(pending.workload.id)
         if hold is not None and (pending.queue is None or hold.pool not in pending.queue.info.pools):
+            state.given_back[pending.workload.id] = None
             forget_hold(state, pending)
         elif hold is not None:
             commit_hold(state, pending, hold.pool, +1)

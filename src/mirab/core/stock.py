@@ -37,6 +37,7 @@ class Stock:
         choices: which ledger work goes to that may go to several, by account and shape.
         minimum_caps: accounts whose budgets, or one above, cap the minimum: the shortest such cap.
         at_cap: queues whose head waits because an account is at its cap.
+        given_back: workloads that lost their hold since their ledger is another, until a plan has said so.
         unexplained: queues whose head has no reason yet.
         troubled: nodes that are not up.
         overdue: heap of (instant, run): starts and stops that should have happened by then; `late` = that did not.
@@ -82,6 +83,7 @@ class Stock:
         self.awaiting: dict[Queue, Instant] = {}
         self.unexplained: dict[Queue, None] = {}
         self.holds: dict[WorkloadId, Hold] = {}
+        self.given_back: dict[WorkloadId, None] = {}
         self.victims: dict[WorkloadId, dict[RunId, None]] = {}
         self.reservations: dict[str, Reservation] = {}
         self.accepted: dict[str, None] = {}
