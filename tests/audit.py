@@ -41,7 +41,7 @@ from mirab.model.resources import Allocation, Cluster, Pool, Shape, nodes_of
 from mirab.model.units import AccountPath, Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
 from tests.naive import caps, homes
-from tests.naive.heirs import heir
+from tests.naive.heirs import heir, heir_now
 
 
 def _of(workload: Workload, account: str) -> Workload:
@@ -61,11 +61,11 @@ class Seen:
     suspended: Duration = 0
     told_to_stop: bool = False
     gone_by: Instant = 0
-    stopped_for_somebody: bool = False
+    stopped_for: WorkloadId | None = None
 
     def orphaned(self, now: Instant) -> bool:
         """Stopping, in time so far, and for nobody's sake: what it frees is free for all."""
-        return self.told_to_stop and now <= self.gone_by and not self.stopped_for_somebody
+        return self.told_to_stop and now <= self.gone_by and self.stopped_for is None
 
     def protected_at(self, now: Instant, start_timeout: Duration) -> bool:
         """Inside its minimum. A run that is not known to run is protected until it has failed to start."""
@@ -136,7 +136,7 @@ class Audit:
     # --- facts
     def _fact(self, fact: Event) -> None:
         if isinstance(fact, WorkloadSubmitted):
-            account = heir(fact.workload.account, Budgets(()), self.budgets)
+            account = heir_now(fact.workload.account, self.budgets)
             self.workloads[fact.workload.id] = _of(fact.workload, account)
             self.waiting.add(fact.workload.id)
         elif isinstance(fact, WorkloadCancelled):
@@ -197,6 +197,13 @@ class Audit:
                 self._gone(fact.run_id, "LAUNCH_FAILED")
         elif isinstance(fact, ActionRefused):
             run.told_to_stop = False
+            self._claim_fails(run)
+
+    def _claim_fails(self, run: Seen) -> None:
+        """Nodes claimed for somebody are his no more once one of the runs on them will not go."""
+        hold = self.holds.get(run.stopped_for) if run.stopped_for is not None else None
+        if hold is not None and hold.claim:
+            del self.holds[hold.workload_id]
 
     def _gone(self, run_id: RunId, outcome: str) -> None:
         run = self.runs.pop(run_id)
@@ -255,7 +262,7 @@ class Audit:
                 f"{action.run_id} is stopped inside its minimum at {plan.at}"
             )
         if isinstance(action.reason, PreemptedFor):
-            run.stopped_for_somebody = True
+            run.stopped_for = action.reason.beneficiary
             self._for_somebody(action.run_id, run, action.reason)
         elif isinstance(action.reason, ReservationBegins):
             hold = self.holds.get(WorkloadId(f"reservation:{action.reason.reservation_id}"))

@@ -131,7 +131,7 @@ def shares_at(history: History, at: int) -> dict[str, Fraction]:
 
 def leaves_of(budgets: Budgets, ledger: str = "") -> dict[str, Fraction]:
     """Leaf -> share of a ledger; the leaf is written as in the budgets."""
-    return {path: share for path, share in _leaves("", Fraction(1), budgets.roots, ledger)}
+    return dict(_leaves("", Fraction(1), budgets.roots, ledger))
 
 
 def _leaves(above: str, whole: Fraction, siblings: Sequence[Budget], ledger: str) -> list[tuple[str, Fraction]]:

@@ -56,6 +56,15 @@ def heir(path: str, before: Budgets, after: Budgets) -> str:
     return f"{heir(parent, before, after)}/{name}" if parent else path
 
 
+def heir_now(name: str, budgets: Budgets) -> str:
+    """Where work that is sent in for a name goes under a tree, however often the name was changed since."""
+    seen: list[str] = []
+    while name not in shares_of(budgets) and name not in seen:
+        seen.append(name)
+        name = heir(name, Budgets(()), budgets)
+    return name
+
+
 def _above(path: str) -> list[str]:
     names = path.split("/")
     return ["/".join(names[:depth]) for depth in range(1, len(names))]
@@ -96,11 +105,7 @@ class Books:
 
     def account_of(self, name: str) -> str:
         """Where work that is sent in for a name goes now."""
-        seen: list[str] = []
-        while name not in shares_of(self.budgets) and name not in seen:
-            seen.append(name)
-            name = heir(name, Budgets(()), self.budgets)
-        return name
+        return heir_now(name, self.budgets)
 
     def begin(self, run: str, account: str, rate: int, now: int) -> None:
         charges = []

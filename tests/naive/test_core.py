@@ -81,7 +81,8 @@ def random_trace(random: Random, count: int, trees: Sequence[Budgets] = TREES) -
         for _ in range(random.randint(0, 2))
     ]
     changes = [BudgetsChanged(random.randrange(max(1, at)), random.choice(trees)) for _ in range(random.randint(0, 2))]
-    return Trace(tuple(arrivals), cluster, trees[-1 if len(trees) > 2 and random.random() < 0.4 else 0], troubles=sorted(troubles, key=lambda each: each.at),
+    first = trees[-1] if trees is FOREST and random.random() < 0.4 else trees[0]
+    return Trace(tuple(arrivals), cluster, first, troubles=sorted(troubles, key=lambda each: each.at),
                  budget_changes=sorted(changes, key=lambda each: each.at), ends_at=2 * DAY)  # fmt: skip
 
 

@@ -267,14 +267,20 @@ def test_a_person_with_a_keyboard_alone_gets_from_now_to_why(reader: Reader) -> 
                 return
         raise AssertionError(f"nobody gets to {selector} with Tab")
 
-    tab_to("nav a[href='/queue']")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("h1:has-text('Queue')")
-    tab_to("a[href='/queue?show=waiting']")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("tbody td:has-text('waiting')")
-    tab_to("tbody a[href^='/jobs/']")
-    page.keyboard.press("Enter")
+    def follow(selector: str) -> None:
+        """Enter on a link; the page it leads to is there, and has the focus, before the next key."""
+        tab_to(selector)
+        address = page.evaluate("document.activeElement.getAttribute('href')")
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "at => location.pathname + location.search === at && document.activeElement.matches('main')", arg=address
+        )
+
+    follow("nav a[href='/queue']")
+    assert page.locator("h1:has-text('Queue')").is_visible()
+    follow("a[href='/queue?show=waiting']")
+    assert page.locator("tbody td:has-text('waiting')").first.is_visible()
+    follow("tbody a[href^='/jobs/']")
     page.wait_for_selector("ol.blockers li")
 
 
@@ -325,6 +331,17 @@ def test_an_account_shows_its_formula_with_numbers(reader: Reader) -> None:
         assert word in reader.text()
     page.click(".crumbs >> text=vision")
     page.wait_for_selector("h1:has-text('vision')")
+
+
+def test_an_account_tells_what_it_has_borrowed(reader: Reader) -> None:
+    def borrowing(route: Any) -> None:
+        shares = route.fetch().json()
+        shares["accounts"][0]["borrowed_gpus"] = 2.5
+        route.fulfill(json=shares)
+
+    reader.page.route("**/api/v1/share/vision/video", borrowing)
+    reader.open("/accounts/vision/video")
+    assert "2.5 of them beyond its share: borrowed from accounts that do not use theirs" in reader.text()
 
 
 def test_an_account_over_time_is_drawn(reader: Reader) -> None:

@@ -89,7 +89,7 @@ def test_a_store_in_use(filled: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("url", "code", "told"),
     [
-        ("mysql://x/y", 1, "cannot be kept in 'mysql'"),
+        ("mysql://x/y", 2, "--db cannot be 'mysql://...': write sqlite:////path/to/mirab.db, or postgresql:"),
         ("postgresql://mirab@127.0.0.1:1/x", 8, "does not answer"),
         ("sqlite:////nowhere/x.db", 1, "the folder /nowhere is not there"),
     ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirab.cli.exits import ConflictError, Exit, UnreachableError, UnusableError
+from mirab.cli.exits import ConflictError, Exit, InvalidError, UnreachableError, UnusableError
 from mirab.cli.output import emit, say, to_json
 
 if TYPE_CHECKING:
@@ -143,5 +143,7 @@ def _database(place: dict[str, Any], make: bool = False) -> Iterator[Database]:
         raise ConflictError(f"{error}.") from error
     except UnreachableStoreError as error:
         raise UnreachableError(f"{error}.") from error
-    except (StoreError, ConfigError) as error:
+    except ConfigError as error:
+        raise InvalidError(f"{error}.") from error
+    except StoreError as error:
         raise UnusableError(f"{error}.") from error

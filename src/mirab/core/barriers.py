@@ -109,7 +109,7 @@ def take_from_own(trial: Trial, queue: Queue, pending: Pending, cap: AtCap) -> b
     account = trial.state.accounts[cap.account]
     own = [run for run in eligible(trial, queue, pending) if account in run.account.capped and not run.stopping]
     plan = _swap(trial, queue, _ripe(trial, queue, own))
-    if plan is not None and _keeps_caps(trial, queue, plan):
+    if plan is not None and _keeps_caps(trial, queue, list(plan.victims)):
         claim(trial, queue, pending, plan)
         return True
     trial.no_room_inside[key] = None
@@ -134,7 +134,7 @@ def _swap(trial: Trial, queue: Queue, own: list[Run]) -> Clearing | None:
     """
     plans = []
     for number, width in queue.info.pairs:
-        here = [run for run in own if run.allocation.pool == number]
+        here = [run for run in own if run.pool == number]
         rooms = trial.rooms(number, queue.info, queue.user.account, trial.policy.grace_max) if here else []
         plans += [_swap_in(trial, queue, here, number, room, width) for room in rooms]
     complete = [plan for plan in plans if plan is not None]
@@ -147,7 +147,7 @@ def _swap_in(trial: Trial, queue: Queue, own: list[Run], number: int, room: Node
     own = sorted(own, key=lambda run: (loss[run.id], run.id))
     reach = 0
     for run in own:
-        reach |= run.allocation.mask & room
+        reach |= run.mask & room
     found = []
     for node in nodes_of(reach):
         victims = _until(own, node, width)
@@ -158,9 +158,10 @@ def _swap_in(trial: Trial, queue: Queue, own: list[Run], number: int, room: Node
     if len(nodes) < queue.info.shape.nodes:
         return None
     stopped = {run.id: run for _, _, victims in found[: len(nodes)] for run in victims}
+    level = trial.banks[number].level
     for run in sorted(stopped.values(), key=lambda run: (-loss[run.id], run.id)):
         rest = [other for other in stopped.values() if other is not run]
-        if all(_freed(rest, node) >= width for node in nodes):
+        if all(level(node) + _freed(rest, node) >= width for node in nodes) and _keeps_caps(trial, queue, rest):
             del stopped[run.id]
     return Clearing(number, sum(1 << node for node in nodes), width, tuple(stopped.values()))
 
@@ -169,20 +170,21 @@ def _until(runs: list[Run], node: int, width: int) -> list[Run]:
     """The first of the runs on a node until so many slots are theirs."""
     found: list[Run] = []
     for run in runs:
-        if run.allocation.mask >> node & 1 and _freed(found, node) < width:
+        if run.mask >> node & 1 and _freed(found, node) < width:
             found.append(run)
     return found
 
 
 def _freed(runs: list[Run], node: int) -> int:
-    return sum(run.allocation.slots_per_node for run in runs if run.allocation.mask >> node & 1)
+    return sum(run.width for run in runs if run.mask >> node & 1)
 
 
-def _keeps_caps(trial: Trial, queue: Queue, plan: Clearing) -> bool:
+def _keeps_caps(trial: Trial, queue: Queue, victims: list[Run]) -> bool:
+    """Whether all caps allow the head of the queue in the place of the victims."""
     wanted = queue.info.shape.gpus
     for account in queue.user.account.capped:
         if account.gpus_max is not None:
-            freed = sum(run.workload.shape.gpus for run in plan.victims if account in run.account.capped)
+            freed = sum(run.workload.shape.gpus for run in victims if account in run.account.capped)
             if trial.gpus_used(account) + _kept(trial, account) + wanted - freed > account.gpus_max:
                 return False
     return True

@@ -6,6 +6,7 @@ from heapq import heappush
 
 from mypy_extensions import mypyc_attr
 
+from mirab.core.nodes import without
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.waitlist import Waitlist
@@ -18,12 +19,13 @@ class Bookkeeping(Waitlist):
 
     def occupy(self, run: Run) -> None:
         """Its nodes are taken, and it is among the runs."""
-        self.banks[run.allocation.pool].take(run.allocation)
+        self.banks[run.pool].take(run.allocation)
         self.runs[run.id] = self.running[run.workload.id] = run
         self.count_running(run, +1)
-        for place, sick in self.troubled.items():
-            if run.is_on(place):
-                sick.runs[run.id] = run
+        if without(run.mask, self.usable[run.pool]):
+            for place, sick in self.troubled.items():
+                if run.is_on(place):
+                    sick.runs[run.id] = run
 
     def count_running(self, run: Run, sign: int) -> None:
         """Its slots count as running (+1), or no more (-1), in its account and all above."""

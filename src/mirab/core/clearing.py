@@ -6,14 +6,15 @@ Order of plans: no charged victims, least loss, fewest gangs, lowest id. Victims
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from mirab.core.nodes import Bank
+from mirab.core.nodes import Bank, without
 from mirab.core.queues import Queue
 from mirab.core.runs import Run
 from mirab.core.trial import Trial
 from mirab.model.plans import Hold
-from mirab.model.resources import nodes_of
-from mirab.model.units import Charge, Duration, Instant, NodeMask, RunId
+from mirab.model.resources import lowest, nodes_of
+from mirab.model.units import Charge, Instant, NodeMask, RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,11 @@ class NoClearing:
 
 def clear(trial: Trial, queue: Queue, victims: list[Run], number: int, width: int) -> Clearing | None:
     """The plan that loses least in one pool: inside the account's own reservation if there is one, else outside."""
-    here = [run for run in victims if run.allocation.pool == number]
-    whole = queue.info.shape.nodes > 1 and width >= trial.banks[number].slots
+    here = [run for run in victims if run.pool == number]
+    whole = queue.info.nodes > 1 and width >= trial.banks[number].slots
     for room in trial.rooms(number, queue.info, queue.user.account, trial.policy.grace_max):
         if whole:
-            plan = _clear_whole(trial, here, number, room, queue.info.shape.nodes)
+            plan = _clear_whole(trial, here, number, room, queue.info.nodes)
         else:
             plan = _clear_parts(trial, queue, here, number, room, width)
         if plan is not None:
@@ -59,149 +60,232 @@ def _clear_whole(trial: Trial, runs: list[Run], number: int, among: NodeMask, wa
     free = bank.free[bank.slots] & among
     reach = 0
     for run in runs:
-        reach |= run.allocation.mask
-    if (reach & among | free).bit_count() < wanted:
+        reach |= run.mask
+    reach &= among
+    if (reach | free).bit_count() < wanted:
         return None
-    among &= free | _only(trial, number, runs, reach & among)
-    if among.bit_count() < wanted:
+    among = free | _only(trial, number, runs, reach)
+    spare = among.bit_count() - wanted
+    if spare < 0:
         return None
     order = _cheapest_first(trial, runs)
-    uncleared = 0
-    blocked_by_rest = [0] * (len(order) + 1)
-    for place in range(len(order) - 1, -1, -1):
-        uncleared |= order[place].allocation.mask
-        blocked_by_rest[place] = uncleared
-    needed = next(place for place in range(len(order) + 1) if (among & ~blocked_by_rest[place]).bit_count() >= wanted)
-    cleared = among & ~blocked_by_rest[needed]
+    needed, cleared, spare = _without_dearest(order, among, spare)
     chosen: list[Run] = []
     for run in reversed(order[:needed]):
-        without = cleared & ~run.allocation.mask
-        if without.bit_count() >= wanted:
-            cleared = without
+        here = cleared & run.mask
+        count = here.bit_count()
+        if count <= spare:
+            cleared ^= here
+            spare -= count
         else:
             chosen.append(run)
     return Clearing(number, _trim(cleared, free, wanted), bank.slots, tuple(reversed(chosen)))
+
+
+def _without_dearest(order: list[Run], nodes: NodeMask, spare: int) -> tuple[int, NodeMask, int]:
+    """(how many of the runs, cheapest first, have to stop, the nodes clear then, how many of these are not needed)."""
+    needed = len(order)
+    while needed:
+        blocked = nodes & order[needed - 1].mask
+        count = blocked.bit_count()
+        if count > spare:
+            break
+        nodes ^= blocked
+        spare -= count
+        needed -= 1
+    return needed, nodes, spare
 
 
 def _only(trial: Trial, number: int, runs: list[Run], reach: NodeMask) -> NodeMask:
     """Nodes of `reach` on which nothing runs but these runs."""
     ours = {run.id for run in runs}
     for run in trial.state.runs.values():
-        if run.allocation.pool == number and run.allocation.mask & reach and run.id not in ours:
-            reach &= ~run.allocation.mask
+        if run.mask & reach and run.pool == number and run.id not in ours:
+            reach = without(reach, run.mask)
     for mask in trial.fresh[number]:
-        reach &= ~mask
+        reach = without(reach, mask)
     return reach
 
 
 def _trim(cleared: NodeMask, free: NodeMask, wanted: int) -> NodeMask:
-    """Exactly `wanted` of the cleared nodes: all victims' nodes, then free ones."""
+    """Exactly `wanted` of the cleared nodes: all victims' nodes, then free ones; the lowest of each."""
     surplus = cleared.bit_count() - wanted
+    if surplus <= 0:
+        return cleared
     spare = cleared & free
-    while surplus > 0 and spare:
-        high = 1 << (spare.bit_length() - 1)
-        spare ^= high
-        cleared ^= high
-        surplus -= 1
-    while surplus > 0:
-        cleared ^= 1 << (cleared.bit_length() - 1)
-        surplus -= 1
-    return cleared
+    count = spare.bit_count()
+    if count < surplus:
+        return lowest(cleared ^ spare, wanted)
+    return cleared ^ spare ^ lowest(spare, count - surplus)
 
 
 def _cheapest_first(trial: Trial, runs: list[Run]) -> list[Run]:
     """Uncharged first, then by loss per slot; runs that share one node go together, since it is cleared by all."""
     cap, now = trial.policy.claimed_loss_cap, trial.now
-    losses = {run.id: run.loss(now, cap) for run in runs}
-    per_node: dict[int, list[int]] = {}
+    per_node: dict[NodeMask, tuple[bool, Charge, int]] = {}
     for run in runs:
-        mask = run.allocation.mask
-        if not mask & (mask - 1):
-            total = per_node.setdefault(mask, [0, 0, 0])
-            total[0] += losses[run.id]
-            total[1] += run.slots
-            total[2] |= _charged_victim(run)
+        if run.nodes == 1:
+            charged, loss, slots = per_node.get(run.mask, (False, 0, 0))
+            per_node[run.mask] = charged or _charged_victim(run), loss + run.loss(now, cap), slots + run.slots
+    ranked: list[tuple[bool, float, NodeMask, RunId, Run]] = []
+    for run in runs:
+        if run.nodes == 1:
+            charged, loss, slots = per_node[run.mask]
+        else:
+            charged, loss, slots = _charged_victim(run), run.loss(now, cap), run.slots
+        ranked.append((charged, loss / max(1, slots), run.mask, run.id, run))
+    ranked.sort()
+    return [run for _, _, _, _, run in ranked]
 
-    def cost(run: Run) -> tuple[bool, float, int, str]:
-        alone = losses[run.id], run.slots, _charged_victim(run)
-        loss, slots, charged = per_node.get(run.allocation.mask) or alone
-        return bool(charged), loss / max(1, slots), run.allocation.mask, run.id
 
-    return sorted(runs, key=cost)
+class Cell:
+    """Nodes of a pool that look alike: on each of them the same slots are free and the same runs could go.
+
+    Attributes:
+        leaving: slots of each that are coming free anyway.
+        runs: those that could go, in the order in which they were given.
+    """
+
+    __slots__ = ("free", "leaving", "mask", "runs")
+
+    def __init__(self, mask: NodeMask, free: int) -> None:
+        self.mask = mask
+        self.free = free
+        self.leaving = 0
+        self.runs: list[Run] = []
+
+    def split(self, mask: NodeMask) -> Cell:
+        """Only the nodes of the mask from now on; the others are returned as a cell of their own."""
+        rest = Cell(self.mask ^ mask, self.free)
+        rest.leaving = self.leaving
+        rest.runs = self.runs.copy()
+        self.mask = mask
+        return rest
+
+
+def _cells(bank: Bank, runs: list[Run], leaving: list[Run], among: NodeMask) -> list[Cell]:
+    """The nodes of `among` on which some of the runs are, in cells, without a loop over nodes."""
+    reach = 0
+    for run in runs:
+        reach |= run.mask
+    reach &= among
+    cells = [Cell(free & reach, level) for level, free in enumerate(bank.free) if free & reach]
+    for run in runs:
+        for cell in _covered(cells, run.mask & reach):
+            cell.runs.append(run)
+    for run in leaving:
+        for cell in _covered(cells, run.mask & reach):
+            cell.leaving += run.width
+    return cells
+
+
+def _covered(cells: list[Cell], mask: NodeMask) -> list[Cell]:
+    """The cells that make up the mask, once those that it cuts have been divided."""
+    found: list[Cell] = []
+    for cell in cells.copy() if mask else ():
+        here = cell.mask & mask
+        if here:
+            if here != cell.mask:
+                cells.append(cell.split(here))
+            found.append(cell)
+            mask ^= here
+            if not mask:
+                break
+    return found
+
+
+Cost: TypeAlias = tuple[bool, Charge, int, RunId]
+"""What a plan of victims costs: some of them are charged, what is lost, gangs among them; the lowest id."""
 
 
 def _clear_parts(
     trial: Trial, queue: Queue, runs: list[Run], number: int, among: NodeMask, width: int
 ) -> Clearing | None:
     """Part of a node, on one node or several: the cheapest victims of each node, then the cheapest nodes."""
-    on_node: dict[int, list[Run]] = {}
-    for run in runs:
-        for node in nodes_of(run.allocation.mask & among):
-            on_node.setdefault(node, []).append(run)
-    bank, wanted = trial.banks[number], queue.info.shape.nodes
-    plans = _plans(trial, bank, on_node, width)
+    bank, wanted = trial.banks[number], queue.info.nodes
+    plans: list[tuple[Cost, NodeMask, Cell, list[Run]]] = []
+    for cell in _cells(bank, runs, [], among):
+        plan = _clear_cell(trial, cell, width)
+        if plan is not None:
+            plans.append((plan[0], cell.mask & -cell.mask, cell, plan[1]))
+    plans.sort(key=_cost_and_place)
     if wanted == 1:
-        if not plans:
-            return None
-        _, node, victims = min(plans, key=lambda plan: plan[0])
-        return Clearing(number, 1 << node, width, tuple(victims))
+        return Clearing(number, plans[0][1], width, tuple(plans[0][3])) if plans else None
     free = bank.with_free(width) & among
     missing = wanted - free.bit_count()
-    others = sorted((plan for plan in plans if not free >> plan[1] & 1), key=lambda plan: plan[0])
-    if missing <= 0 or len(others) < missing:
+    if missing <= 0:
         return None
-    nodes, stopped = [node for _, node, _ in others[:missing]], dict[RunId, Run]()
-    for _, _, victims in others[:missing]:
-        stopped.update((run.id, run) for run in victims)
-    mask = free | sum(1 << node for node in nodes)
-    return Clearing(number, mask, width, tuple(_needed(trial, bank, nodes, width, stopped)))
+    chosen = _cheapest_nodes(plans, missing)
+    if chosen is None:
+        return None
+    stopped: dict[RunId, Run] = {}
+    for cell, victims in chosen:
+        free |= cell.mask
+        for run in victims:
+            stopped[run.id] = run
+    return Clearing(number, free, width, tuple(_needed(trial, [cell for cell, _ in chosen], width, stopped)))
 
 
-def _plans(
-    trial: Trial, bank: Bank, on_node: dict[int, list[Run]], width: int
-) -> list[tuple[tuple[bool, Charge, int, str], int, list[Run]]]:
-    """(cost, node, victims) for each node that can be cleared, lowest first; the same runs cost the same anywhere."""
-    known: dict[tuple[int, tuple[RunId, ...]], tuple[tuple[bool, Charge, int, str], int, list[Run]] | None] = {}
-    plans = []
-    for node in sorted(on_node):
-        runs = on_node[node]
-        key = bank.level(node), tuple([run.id for run in runs])
-        if key not in known:
-            known[key] = _clear_node(trial, bank, node, runs, width)
-        plan = known[key]
-        if plan is not None:
-            plans.append((plan[0], node, plan[2]))
-    return plans
+def _cost_and_place(plan: tuple[Cost, NodeMask, Cell, list[Run]]) -> tuple[Cost, NodeMask]:
+    return plan[0], plan[1]
 
 
-def _needed(trial: Trial, bank: Bank, nodes: list[int], width: int, stopped: dict[RunId, Run]) -> list[Run]:
+def _cheapest_nodes(
+    plans: list[tuple[Cost, NodeMask, Cell, list[Run]]], missing: int
+) -> list[tuple[Cell, list[Run]]] | None:
+    """So many nodes with their victims, the cheapest first, of equal cost the lowest; None = there are not enough."""
+    chosen: list[tuple[Cell, list[Run]]] = []
+    place = 0
+    while missing > 0:
+        alike = place
+        mask = 0
+        while alike < len(plans) and plans[alike][0] == plans[place][0]:
+            mask |= plans[alike][2].mask
+            alike += 1
+        if not mask:
+            return None
+        mask = lowest(mask, min(missing, mask.bit_count()))
+        missing -= mask.bit_count()
+        for _, _, cell, victims in plans[place:alike]:
+            if cell.mask & mask:
+                cell.mask &= mask
+                chosen.append((cell, victims))
+        place = alike
+    return chosen
+
+
+def _needed(trial: Trial, cells: list[Cell], width: int, stopped: dict[RunId, Run]) -> list[Run]:
     """The victims without those that the others make superfluous, dearest spared first."""
-    cap, now = trial.policy.claimed_loss_cap, trial.now
-    for run in sorted(stopped.values(), key=lambda run: _dearness(run, now, cap), reverse=True):
-        rest = [other.allocation for other in stopped.values() if other is not run]
-        if all(
-            bank.level(node) + sum(given.slots_per_node for given in rest if given.mask >> node & 1) >= width
-            for node in nodes
-        ):
+    free = [cell.free + sum([run.width for run in cell.runs if run.id in stopped]) for cell in cells]
+    for run in reversed(_by_dearness(trial, list(stopped.values()))):
+        here = [place for place, cell in enumerate(cells) if run.mask & cell.mask]
+        if all(free[place] - run.width >= width for place in here):
             del stopped[run.id]
+            for place in here:
+                free[place] -= run.width
     return list(stopped.values())
 
 
 def needed_on(trial: Trial, hold: Hold, runs: list[Run]) -> list[Run]:
     """Those of the runs that have to go so that each held node has the held slots free."""
     bank, stopped = trial.banks[hold.pool], dict[RunId, Run]()
-    for node in nodes_of(hold.mask):
-        here = [run for run in runs if run.allocation.mask >> node & 1]
-        missing = hold.slots_per_node - _leaving(trial, hold.pool, node)
-        plan = _clear_node(trial, bank, node, here, missing)
+    leaving = [run for run in trial.going() if run.pool == hold.pool and not run.stuck]
+    cells = _cells(bank, runs, leaving, hold.mask)
+    cells.sort(key=_lowest_node)
+    for cell in cells:
+        plan = _clear_cell(trial, cell, hold.slots_per_node - cell.leaving)
         if plan is not None:
-            stopped.update((run.id, run) for run in plan[2])
+            stopped.update((run.id, run) for run in plan[1])
     return list(stopped.values())
+
+
+def _lowest_node(cell: Cell) -> NodeMask:
+    return cell.mask & -cell.mask
 
 
 def coming_free(trial: Trial, queue: Queue) -> Clearing | None:
     """A node where victims of others' claims leave more than those claims need: nobody else has to stop."""
-    if queue.info.shape.nodes > 1:
+    if queue.info.nodes > 1:
         return None
     for number, width in queue.info.pairs:
         for node, slots in _coming(trial, number):
@@ -228,53 +312,56 @@ def _coming(trial: Trial, number: int) -> list[tuple[int, int]]:
 
 def _leaving(trial: Trial, number: int, node: int) -> int:
     """Slots of the node that runs which were told to stop will free."""
-    return sum(
-        run.allocation.slots_per_node
-        for run in trial.going()
-        if run.allocation.pool == number and run.allocation.mask >> node & 1 and not run.stuck
-    )
+    place = number, node
+    return sum([run.width for run in trial.going() if not run.stuck and run.is_on(place)])
 
 
-def _clear_node(
-    trial: Trial, bank: Bank, node: int, runs: list[Run], width: int
-) -> tuple[tuple[bool, Charge, int, str], int, list[Run]] | None:
-    """The cheapest victims that free `width` slots of one node: (cost, node, victims)."""
-    needed = width - bank.level(node)
+def _clear_cell(trial: Trial, cell: Cell, width: int) -> tuple[Cost, list[Run]] | None:
+    """The cheapest victims that free `width` slots of each of the nodes, and what that costs."""
+    missing = needed = width - cell.free
     if needed <= 0:
         return None
-    cap, now = trial.policy.claimed_loss_cap, trial.now
-    ordered = sorted(runs, key=lambda run: _dearness(run, now, cap))
+    ordered = _by_dearness(trial, cell.runs)
     chosen: list[Run] = []
     for run in ordered:
         if needed <= 0:
             break
         chosen.append(run)
-        needed -= run.allocation.slots_per_node
+        needed -= run.width
     if needed > 0:
         return None
-    for run in reversed(chosen[:]):
-        if run.allocation.slots_per_node + needed <= 0:
+    for run in reversed(chosen.copy()):
+        if run.width + needed <= 0:
             chosen.remove(run)
-            needed += run.allocation.slots_per_node
-    single = next((run for run in ordered if run.allocation.slots_per_node >= width - bank.level(node)), None)
-    options = [chosen] + ([[single]] if single is not None else [])
-    cost, victims = min(((plan_cost(trial, option), option) for option in options), key=lambda pair: pair[0])
-    return cost, node, victims
+            needed += run.width
+    cost = plan_cost(trial, chosen)
+    for run in ordered:
+        if run.width >= missing:
+            alone = plan_cost(trial, [run])
+            return (alone, [run]) if alone < cost else (cost, chosen)
+    return cost, chosen
 
 
-def plan_cost(trial: Trial, victims: list[Run]) -> tuple[bool, Charge, int, str]:
-    cap = trial.policy.claimed_loss_cap
-    return (
-        any(_charged_victim(run) for run in victims),
-        sum(run.loss(trial.now, cap) for run in victims),
-        sum(run.workload.shape.nodes > 1 for run in victims),
-        min((run.id for run in victims), default=""),
-    )
+def plan_cost(trial: Trial, victims: list[Run]) -> Cost:
+    cap, now = trial.policy.claimed_loss_cap, trial.now
+    charged, loss, gangs, first = False, 0, 0, RunId("")
+    for run in victims:
+        charged = charged or _charged_victim(run)
+        loss += run.loss(now, cap)
+        gangs += run.workload.shape.nodes > 1
+        if not first or run.id < first:
+            first = run.id
+    return charged, loss, gangs, first
 
 
-def _dearness(run: Run, now: Instant, cap: Duration) -> tuple[bool, bool, Charge, RunId]:
+def _by_dearness(trial: Trial, runs: list[Run]) -> list[Run]:
     """Runs that are stopping anyway come first, then uncharged ones, then by what is lost, then by id."""
-    return run.stop_by is None, run.charged, run.loss(now, cap), run.id
+    if len(runs) < 2:
+        return runs
+    cap, now = trial.policy.claimed_loss_cap, trial.now
+    ranked = [(run.stop_by is None, run.charged, run.loss(now, cap), run.id, run) for run in runs]
+    ranked.sort()
+    return [run for _, _, _, _, run in ranked]
 
 
 def _charged_victim(run: Run) -> bool:

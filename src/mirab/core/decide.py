@@ -110,7 +110,7 @@ def _join_all(trial: Trial, turns: Turns) -> None:
 
 def _join_gangs(trial: Trial, turns: Turns) -> None:
     """Gangs that were a few nodes short of a hold: those nodes may be free now, before others take them."""
-    free = [trial.wide(number)[bank.slots].bit_count() for number, bank in enumerate(trial.banks)]
+    free = [trial.count(number, bank.slots) for number, bank in enumerate(trial.banks)]
     most = max(free)
     if not most:
         return

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mirab.core.nodes import Health
-from mirab.core.runs import Run
+from mirab.core.nodes import Health, NodeState
 from mirab.core.state import State
 from mirab.core.trial import Trial
 from mirab.model.plans import CallHuman, Drain, Repair, Resume
@@ -14,54 +13,66 @@ from mirab.model.units import Instant, NodeName
 
 def serve_drains(trial: Trial) -> None:
     """Undo, begin, press and finish drains, in the order of the nodes."""
-    troubled = trial.state.troubled
-    if not troubled:
+    sick = [(place, state) for place, state in trial.state.troubled.items() if state.counts_what_runs]
+    if not sick:
         return
-    draining = sum(state.health is Health.DRAINING for state in troubled.values())
-    for place in sorted(troubled):
-        state = troubled[place]
-        if state.health not in (Health.DEGRADED, Health.DRAINING):
-            continue
-        runs = list(state.runs.values())
-        node = trial.state.cluster.pools[place[0]].nodes[place[1]]
+    sick.sort(key=_place)
+    draining = sum([state.health is Health.DRAINING for _, state in sick])
+    for place, state in sick:
         if state.healthy_again:
-            trial.actions.append(Resume(node))
+            trial.actions.append(Resume(_name(trial, place)))
             trial.node_returns(place)
-            continue
-        if state.health is Health.DEGRADED:
-            if draining >= trial.policy.drains_max or (runs and paused_until(trial.state, node)):
-                continue
-            draining += 1
-            trial.actions.append(Drain(node, _stop_at(trial, runs), state.cause))
-        if not runs:
-            trial.actions.append(Repair(node))
-        elif trial.policy.drains == "contract":
-            _press(trial, place, node, runs)
-        else:
-            _wait(trial, place, node, runs)
+        elif state.health is Health.DRAINING:
+            _drain(trial, place, state)
+        elif draining < trial.policy.drains_max:
+            node = _name(trial, place)
+            if not (state.runs and paused_until(trial.state, node)):
+                draining += 1
+                trial.actions.append(Drain(node, _stop_at(trial, state), state.cause))
+                _drain(trial, place, state)
+
+
+def _place(entry: tuple[tuple[int, int], NodeState]) -> tuple[int, int]:
+    return entry[0]
+
+
+def _name(trial: Trial, place: tuple[int, int]) -> NodeName:
+    return trial.state.cluster.pools[place[0]].nodes[place[1]]
+
+
+def _drain(trial: Trial, place: tuple[int, int], state: NodeState) -> None:
+    """The node is being drained: press what runs there to go, and take the node to repair once it is empty."""
+    node = _name(trial, place)
+    if not state.runs:
+        trial.actions.append(Repair(node))
+    elif trial.policy.drains == "contract":
+        _press(trial, node, state)
+    else:
+        _wait(trial, node, state)
 
 
 def paused_until(state: State, node: NodeName) -> Instant:
     """Until when no drain stops what runs on the node, by an exception in force; 0 = there is none."""
+    if not state.exemptions_in_force:
+        return 0
     in_force = state.exemptions_in_force.values()
     return max((each.end for each in in_force if each.kind == DRAIN_PAUSE and each.node == node), default=0)
 
 
-def _stop_at(trial: Trial, runs: list[Run]) -> Instant | None:
+def _stop_at(trial: Trial, state: NodeState) -> Instant | None:
     """The latest remaining minimum on the node: so no GPU of it idles while another run has hours left."""
     if trial.policy.drains != "contract":
         return None
-    return max((run.unprotected_at for run in runs), default=trial.now)
+    return max([run.unprotected_at for run in state.runs.values()], default=trial.now)
 
 
-def _press(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]) -> None:
+def _press(trial: Trial, node: NodeName, state: NodeState) -> None:
     """Stop everything on the node at the shared instant; call a human for what does not go."""
-    state = trial.state.troubled[place]
-    at = max(_stop_at(trial, runs) or trial.now, paused_until(trial.state, node))
+    at = max(_stop_at(trial, state) or trial.now, paused_until(trial.state, node))
     if trial.now < at:
         trial.wake(at)
         return
-    for run in runs:
+    for run in state.runs.values():
         if (
             run.stop_by is None
             and run.id not in trial.stopped
@@ -71,15 +82,15 @@ def _press(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]
             trial.stop(run, DrainedFrom(node, state.cause))
 
 
-def _wait(trial: Trial, place: tuple[int, int], node: NodeName, runs: list[Run]) -> None:
+def _wait(trial: Trial, node: NodeName, state: NodeState) -> None:
     """Without a contract the runs end by themselves, or somebody has to go and ask."""
-    state = trial.state.troubled[place]
     patience = trial.policy.min_runtime_cap + trial.policy.grace_max
     late_at = max(state.since + patience, paused_until(trial.state, node))
     if state.human_called:
         return
     if trial.now >= late_at:
-        trial.actions.append(CallHuman(node, runs[0].id, "the node does not empty by itself"))
+        first = next(iter(state.runs))
+        trial.actions.append(CallHuman(node, first, "the node does not empty by itself"))
     else:
         trial.wake(late_at)
 
@@ -101,5 +112,5 @@ def serve_late(trial: Trial) -> None:
         if run.stop_by is None:
             trial.stop(run, StartTimedOut(trial.policy.start_timeout))
         else:
-            node = trial.state.nodes_named(run.allocation.pool, run.allocation.mask & -run.allocation.mask)[0]
+            node = trial.state.nodes_named(run.pool, run.mask & -run.mask)[0]
             trial.actions.append(CallHuman(node, run.id, "does not stop"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirab.core.caps import too_large
 from mirab.core.charge import pools_for
 from mirab.core.clearing import NoClearing
+from mirab.core.nodes import without
 from mirab.core.ordering import by_ratio
 from mirab.core.queues import Pending, Queue
 from mirab.core.trial import Trial
@@ -65,9 +66,9 @@ def blocked_reason(trial: Trial, queue: Queue, plan: NoClearing, no_hold: WaitRe
 def _kept_for(trial: Trial, queue: Queue) -> BlockedBehind | None:
     info = queue.info
     for number, width in zip(info.pools, info.widths, strict=True):
-        wide = trial.wide(number)[width]
-        if wide.bit_count() >= info.shape.nodes:
-            hidden = wide & ~trial.open_nodes(number, info, queue.user.account)
+        wide = trial.wide(number, width)
+        if trial.count(number, width) >= info.shape.nodes:
+            hidden = without(wide, trial.open_nodes(number, info, queue.user.account))
             entry = trial.kept_entry(number, hidden)
             if entry is not None:
                 return BlockedBehind(entry.holder, entry.until or None)
@@ -88,7 +89,7 @@ def _standing(trial: Trial, queue: Queue, plan: NoClearing) -> ShareSpent | None
 def _nodes_free(trial: Trial, queue: Queue) -> int:
     info = queue.info
     return max(
-        (trial.open_nodes(number, info, queue.user.account) & trial.wide(number)[width]).bit_count()
+        (trial.open_nodes(number, info, queue.user.account) & trial.wide(number, width)).bit_count()
         for number, width in zip(info.pools, info.widths, strict=True)
     )
 

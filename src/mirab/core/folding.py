@@ -7,7 +7,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from mirab.core.caps import too_large
-from mirab.core.nodes import Health, NodeState
+from mirab.core.nodes import Health, NodeState, without
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
@@ -172,7 +172,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
             credit(state, run, event)
         if event.outcome is not Outcome.NODE_FAIL or event.lost is not None:
             charge_late(state, run, max(event.at, run.charged_since), -1)
-    state.banks[run.allocation.pool].give(run.allocation)
+    state.banks[run.pool].give(run.allocation)
     state.cover(run)
     state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)
@@ -180,8 +180,9 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
     state.count_running(run, -1)
     if run.beneficiary is not None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
-    was_on_sick = [sick.runs.pop(run.id, None) for sick in state.troubled.values()]
-    if any(was_on_sick):
+    if without(run.mask, state.usable[run.pool]):
+        for sick in state.troubled.values():
+            sick.runs.pop(run.id, None)
         state.capacity_changed(grown=False)
     if not run.cancelled and goes_back(event.outcome, run.workload.resume or run.recalled):
         admit(state, Pending(run.workload, run.attempt + 1), known=True)

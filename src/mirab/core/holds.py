@@ -11,6 +11,7 @@ from dataclasses import replace
 from mirab.core.barriers import below_cap
 from mirab.core.caps import too_large
 from mirab.core.clearing import needed_on
+from mirab.core.nodes import without
 from mirab.core.placement import allocation, choose
 from mirab.core.queues import Pending, Queue
 from mirab.core.reclaim import reason_for
@@ -43,7 +44,7 @@ def serve_holds(trial: Trial) -> None:
             continue
         if queue.user.account.capped and too_large(queue.user.account, queue.info.shape):
             _give_up(trial, pending, "it is larger than its account's cap allows by now")
-        elif trial.news and hold.mask & ~trial.usable[hold.pool]:
+        elif trial.news and without(hold.mask, trial.usable[hold.pool]):
             _replace(trial, queue, pending, hold)
         elif not (trial.news and _start_if_free(trial, queue, pending, hold)) and not _not_due(trial, pending, hold):
             _press(trial, queue, pending, hold)
@@ -69,7 +70,7 @@ def _not_due(trial: Trial, pending: Pending, hold: Hold) -> bool:
 def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> bool:
     """Its own nodes, with whatever else is open to it, may be enough before T."""
     shape, bank = queue.info.shape, trial.banks[hold.pool]
-    free = trial.wide(hold.pool)[hold.slots_per_node]
+    free = trial.wide(hold.pool, hold.slots_per_node)
     own = free & hold.mask
     if own != hold.mask:
         if hold.claim or not trial.policy.contract or free.bit_count() < shape.nodes:
@@ -135,7 +136,7 @@ def _known_until(trial: Trial, hold: Hold) -> Instant:
     """
     until = trial.now + trial.policy.grace_max
     for run in trial.state.runs.values():
-        if run.allocation.pool == hold.pool and run.allocation.mask & hold.mask:
+        if run.pool == hold.pool and run.mask & hold.mask:
             grace = min(run.workload.shape.grace, trial.policy.grace_max)
             gone_at = run.limit_at() if run.id in hold.spared else run.unprotected_at + grace
             until = max(until, gone_at, run.guest_until if run.charged else 0)
@@ -146,7 +147,7 @@ def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> N
     """Give each run on the nodes its notice so that it has gone by T; of part of a node, only as many as are needed."""
     due: list[Run] = []
     for run in trial.state.runs.values():
-        if run.allocation.pool != hold.pool or not run.allocation.mask & hold.mask or run.id in hold.spared:
+        if run.pool != hold.pool or not run.mask & hold.mask or run.id in hold.spared:
             continue
         if run.stop_by is not None or run.id in trial.stopped:
             continue
@@ -207,9 +208,9 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
     for number, width in info.pairs:
         among = trial.usable[number]
         for entry in trial.kept[number]:
-            among &= ~entry.mask
+            among = without(among, entry.mask)
         for mask in trial.fresh[number]:
-            among &= ~mask
+            among = without(among, mask)
         seen = _within_horizon(trial, queue, number, among).bit_count()
         best_seen = max(best_seen, seen)
         if seen < wanted and width >= trial.banks[number].slots:
@@ -219,7 +220,7 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
         best_seen = max(best_seen, seen)
         if mask:
             chosen = _tidy(wanted, mask, until, runs, prefer)
-            spared = tuple(run.id for _, run, mine in runs if not mine and run.allocation.mask & chosen)
+            spared = tuple(run.id for _, run, mine in runs if not mine and run.mask & chosen)
             found.append(Hold(pending.workload.id, number, chosen, width, until, trial.now, spared=spared))
     if not found:
         return NotEnoughClaimable(wanted, best_seen)
@@ -232,7 +233,7 @@ def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) ->
     mine = queue.user.account
     for leaf, mask in trial.pinned(number).items():
         if mask & among and not (trial.ratio(leaf) >= 1.0 if leaf is mine else trial.may_take(mine, leaf, added)):
-            among &= ~mask
+            among = without(among, mask)
     return among
 
 
@@ -240,11 +241,7 @@ def _claimable(trial: Trial, queue: Queue, number: int) -> list[tuple[Instant, R
     """(when it is gone, run, whether it would be stopped for it) for all runs of a pool, latest first."""
     added = queue.info.stake
     may: dict[Account, bool] = {}
-    found = [
-        (*_gone_at(trial, queue, run, added, may), run)
-        for run in trial.state.runs.values()
-        if run.allocation.pool == number
-    ]
+    found = [(*_gone_at(trial, queue, run, added, may), run) for run in trial.state.runs.values() if run.pool == number]
     found.sort(key=lambda entry: (-entry[0], entry[2].id))
     return [(at, run, mine) for at, mine, run in found]
 
@@ -283,15 +280,19 @@ def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMas
     while place < len(runs) and runs[place][0] > horizon:
         blocked |= _blocks(trial, runs[place][1], number, width, whole)
         place += 1
-    open_ = among & ~blocked
+    open_ = without(among, blocked)
     seen = open_.bit_count()
     if seen < wanted:
         return 0, 0, seen
+    spare = seen - wanted
     while place < len(runs):
-        further = open_ & ~_blocks(trial, runs[place][1], number, width, whole)
-        if further.bit_count() < wanted:
-            return open_, runs[place][0], seen
-        open_ = further
+        until, run, _ = runs[place]
+        late = open_ & _blocks(trial, run, number, width, whole)
+        if late:
+            spare -= late.bit_count()
+            if spare < 0:
+                return open_, until, seen
+            open_ ^= late
         place += 1
     return open_, trial.now, seen
 
@@ -299,8 +300,8 @@ def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMas
 def _blocks(trial: Trial, run: Run, number: int, width: int, whole: bool) -> NodeMask:
     """Nodes that the run keeps from the gang while it is there: those where the rest is too little."""
     if whole:
-        return run.allocation.mask
-    return run.allocation.mask & ~trial.wide(number)[width]
+        return run.mask
+    return without(run.mask, trial.wide(number, width))
 
 
 def _tidy(wanted: int, mask: NodeMask, until: Instant, runs: list[tuple[Instant, Run, bool]],
@@ -311,9 +312,9 @@ def _tidy(wanted: int, mask: NodeMask, until: Instant, runs: list[tuple[Instant,
     for at, run, _ in runs:
         if at < until:
             break
-        late |= run.allocation.mask
-    for part in (mask & ~late & ~chosen, mask & ~chosen):
-        part &= ~chosen
+        late |= run.mask
+    for part in (without(mask, late), mask):
+        part = without(part, chosen)
         missing = wanted - chosen.bit_count()
         if missing > 0 and part:
             chosen |= lowest(part, min(missing, part.bit_count()))

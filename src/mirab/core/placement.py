@@ -13,8 +13,8 @@ from mirab.model.units import NodeMask
 def place(trial: Trial, info: ShapeInfo, account: Account) -> Allocation | None:
     """Free nodes for the shape, in the first of its pools that has enough; None = there are none."""
     shape = info.shape
-    for number, width in zip(info.pools, info.widths, strict=True):
-        if trial.wide(number)[width].bit_count() < shape.nodes:
+    for number, width in info.pairs:
+        if trial.count(number, width) < shape.nodes:
             continue
         for room in trial.rooms(number, info, account):
             mask = choose(trial.banks[number], room, shape, width)
@@ -33,10 +33,11 @@ def choose(bank: Bank, among: NodeMask, shape: Shape, width: int) -> NodeMask:
     (1) least free slots first, so that whole nodes stay whole; (2) for whole nodes, one domain if one fits (the
     fullest such), else the fewest domains; (3) lowest number.
     """
-    if width >= bank.slots and shape.nodes > 1 and bank.pool.domains:
+    wanted = shape.nodes
+    if width >= bank.slots and wanted > 1 and bank.domains.masks:
         free = bank.roomy(bank.free[width] & among, shape.cpus_per_node, shape.memory_mib_per_node)
-        return by_domain(bank.pool.domains, free, shape.nodes) if free.bit_count() >= shape.nodes else 0
-    chosen, wanted = 0, shape.nodes
+        return bank.domains.choose(free, wanted) if free.bit_count() >= wanted else 0
+    chosen = 0
     for level in range(width, bank.slots + 1):
         fit = bank.free[level] & among
         if fit:
@@ -47,20 +48,3 @@ def choose(bank: Bank, among: NodeMask, shape: Shape, width: int) -> NodeMask:
             chosen |= fit
             wanted -= count
     return 0
-
-
-def by_domain(domains: tuple[NodeMask, ...], free: NodeMask, wanted: int) -> NodeMask:
-    """`wanted` of the free nodes in as few domains as possible."""
-    counts = [(domain & free).bit_count() for domain in domains]
-    tightest = min((count for count in counts if count >= wanted), default=0)
-    if tightest:
-        return lowest(domains[counts.index(tightest)] & free, wanted)
-    chosen = 0
-    order = sorted((index for index, count in enumerate(counts) if count), key=lambda index: -counts[index])
-    for place, index in enumerate(order):
-        if counts[index] >= wanted:
-            fitting = min((i for i in order[place:] if counts[i] >= wanted), key=lambda i: (counts[i], i))
-            return chosen | lowest(domains[fitting] & free, wanted)
-        chosen |= domains[index] & free
-        wanted -= counts[index]
-    return chosen | lowest(free & ~chosen, wanted)

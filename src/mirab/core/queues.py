@@ -57,6 +57,7 @@ class ShapeInfo:
         "commitment",
         "gang",
         "min_runtime",
+        "nodes",
         "pairs",
         "pools",
         "queues",
@@ -73,6 +74,7 @@ class ShapeInfo:
                  min_runtime: Duration, commitment: Duration, stay: Duration, charged: bool,
                  gang: bool) -> None:  # fmt: skip
         self.shape = shape
+        self.nodes = shape.nodes
         self.pools = pools
         self.widths = widths
         """Slots per node in each of `pools`."""
@@ -89,9 +91,9 @@ class ShapeInfo:
         """How long after its start it can be made to have left; `FOREVER` = not known."""
         self.charged = charged
         """Whether it is charged: under a minimum above 0, or whatever it asks where there is no contract."""
-        self.size = (self.pairs, shape.nodes)
+        self.size = (self.pairs, self.nodes)
         """Shapes of one size find room together."""
-        self.slots = shape.nodes * min(widths, default=0)
+        self.slots = self.nodes * min(widths, default=0)
         self.gang = gang
         """Large enough to earn a hold."""
         self.queues: dict[str, dict[UserName, Queue]] = {}

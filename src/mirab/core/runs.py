@@ -20,6 +20,7 @@ class Run:
     """One attempt, from the decision to start it until its GPUs are free.
 
     Attributes:
+        pool, mask, nodes, width: its `allocation` taken apart, since it is asked for most of all; `nodes`: how many.
         rate: what it charges its account, in milli-units (0: prepaid by a reservation, or uncharged).
         charged_since: its account is charged for it from then on, if it is: no end that is told late lies before.
         requested_at: when it was decided; started_at: when it really ran (None: still starting, and protected).
@@ -37,10 +38,10 @@ class Run:
 
     __slots__ = (
         "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "charged_since",
-        "checkpoint_at", "committed_until", "excused_until", "guest_until", "id", "min_runtime", "protected_until",
-        "rate", "recalled",
+        "checkpoint_at", "committed_until", "excused_until", "guest_until", "id", "mask", "min_runtime", "nodes",
+        "pool", "protected_until", "rate", "recalled",
         "requested_at", "reservation", "slots", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
-        "workload",
+        "width", "workload",
     )  # fmt: skip
 
     def __init__(self, run_id: RunId, workload: Workload, attempt: int, user: User, allocation: Allocation,
@@ -51,7 +52,9 @@ class Run:
         self.user = user
         self.account: Account = user.account
         self.allocation = allocation
-        self.slots = allocation.slots
+        self.pool, self.mask, self.width = allocation.pool, allocation.mask, allocation.slots_per_node
+        self.nodes = self.mask.bit_count()
+        self.slots = self.nodes * self.width
         self.rate = rate
         self.min_runtime = min_runtime
         self.charged = rate > 0
@@ -77,7 +80,7 @@ class Run:
 
     def is_on(self, place: tuple[int, int]) -> bool:
         """Whether it has a part on a node, given as (pool, number in the pool)."""
-        return self.allocation.pool == place[0] and bool(self.allocation.mask >> place[1] & 1)
+        return self.pool == place[0] and bool(self.mask >> place[1] & 1)
 
     @property
     def stopping(self) -> bool:

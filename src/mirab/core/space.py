@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirab.core.nodes import Bank
+from mirab.core.nodes import Bank, without
 from mirab.core.queues import ShapeInfo, Size
 from mirab.core.shares import Account, covers
 from mirab.core.state import State
@@ -52,8 +52,9 @@ class Space:
         self.holds: dict[WorkloadId, Hold] = dict(state.holds)
         self._kept: list[list[Kept]] | None = None
         self._free: list[int | None] = [None] * len(self.banks)
-        self._wide: list[list[NodeMask] | None] = [None] * len(self.banks)
-        self._counts: list[list[int] | None] = [None] * len(self.banks)
+        self._wide: list[list[NodeMask]] = [[] for _ in self.banks]
+        """By pool, `wide` from all slots downwards, as far as it was asked for."""
+        self._counts: list[list[int]] = [[-1] * (bank.slots + 1) for bank in self.banks]
         self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
         self._open: dict[tuple[int, Instant], NodeMask] = {}
         self._closing: dict[Size, Instant] = {}
@@ -105,23 +106,26 @@ class Space:
         self.holds.pop(workload_id, None)
         self.nodes_opened()
 
-    def wide(self, number: int) -> list[NodeMask]:
-        """`wide(p)[w]`: the usable nodes of pool p with at least w slots free, whoever they are kept for."""
+    def wide(self, number: int, width: int) -> NodeMask:
+        """The usable nodes of a pool with at least so many slots free, whoever they are kept for."""
         masks = self._wide[number]
-        if masks is None:
-            bank, usable = self.banks[number], self.usable[number]
-            masks = [0] * (bank.slots + 2)
-            for level in range(bank.slots, -1, -1):
-                masks[level] = masks[level + 1] | bank.free[level] & usable
-            self._wide[number] = masks
-        return masks
+        bank = self.banks[number]
+        least = bank.slots - width
+        if len(masks) <= least:
+            usable = self.usable[number]
+            found = masks[-1] if masks else 0
+            for level in range(bank.slots - len(masks), width - 1, -1):
+                found |= bank.free[level] & usable
+                masks.append(found)
+        return masks[least]
 
-    def counts(self, number: int) -> list[int]:
-        """`counts(p)[w]`: how many nodes of `wide(p)[w]` there are."""
+    def count(self, number: int, width: int) -> int:
+        """How many nodes of `wide` there are."""
         counts = self._counts[number]
-        if counts is None:
-            counts = self._counts[number] = [mask.bit_count() for mask in self.wide(number)]
-        return counts
+        count = counts[width]
+        if count < 0:
+            count = counts[width] = self.wide(number, width).bit_count()
+        return count
 
     def horizon(self) -> Instant:
         """How far ahead nodes may be held: without a contract as far as limits are known."""
@@ -135,8 +139,8 @@ class Space:
         if masks is None:
             masks, horizon = {}, self.horizon()
             for run in self.state.runs.values():
-                if run.allocation.pool == number and run.charged and run.stop_by is None and run.limit_at() > horizon:
-                    masks[run.account] = masks.get(run.account, 0) | run.allocation.mask
+                if run.pool == number and run.charged and run.stop_by is None and run.limit_at() > horizon:
+                    masks[run.account] = masks.get(run.account, 0) | run.mask
             self._pinned[number] = masks
         return masks
 
@@ -179,7 +183,7 @@ class Space:
                 mask = entry.mask & self.usable[number]
                 for other in kept:
                     if other is not entry and other.until < gone:
-                        mask &= ~other.mask
+                        mask = without(mask, other.mask)
                 inside.append(mask)
         if not info.charged:
             return [outside | sum(inside)] if len(inside) < 2 else [*inside, outside]
@@ -203,7 +207,7 @@ class Space:
             mask = self.usable[number]
             for entry in self.kept[number]:
                 if entry.until < gone:
-                    mask &= ~entry.mask
+                    mask = without(mask, entry.mask)
             self._open[number, gone] = mask
         return mask
 
@@ -214,7 +218,7 @@ class Space:
             mask = self.usable[number]
             for entry in self.kept[number]:
                 if not entry.until and not entry.account:
-                    mask &= ~entry.mask
+                    mask = without(mask, entry.mask)
             self._unclaimed[number] = mask
         return mask
 
@@ -222,7 +226,7 @@ class Space:
         """Whether free nodes are enough for the size, whoever they are kept for."""
         pairs, nodes = size
         for number, width in pairs:  # noqa: SIM110  # asked for every size that waits
-            if self.counts(number)[width] >= nodes:
+            if self.count(number, width) >= nodes:
                 return True
         return False
 
@@ -236,7 +240,7 @@ class Space:
             pairs, nodes = size
             known = 0
             for number, width in pairs:
-                if self.counts(number)[width] >= nodes:
+                if self.count(number, width) >= nodes:
                     known = max(known, self._closes_at(number, width, nodes))
             self._closing[size] = known
         return known
@@ -248,9 +252,9 @@ class Space:
         for entry in kept:
             if entry.account:
                 shared |= entry.mask
-        wide = self.wide(number)[width]
+        wide = self.wide(number, width)
         for entry in sorted(kept, key=_until):
-            wide &= ~entry.mask | shared
+            wide = without(wide, without(entry.mask, shared))
             if wide.bit_count() < nodes:
                 return entry.until
         return OPEN
@@ -281,7 +285,9 @@ class Space:
         self.fresh[given.pool].append(given.mask)
 
     def _forget(self, number: int) -> None:
-        self._wide[number] = self._counts[number] = self._free[number] = None
+        self._wide[number] = []
+        self._counts[number] = [-1] * (self.banks[number].slots + 1)
+        self._free[number] = None
 
     def headroom(self, number: int) -> int:
         """Slots of a pool that uncharged work leaves free."""

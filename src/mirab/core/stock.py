@@ -231,4 +231,4 @@ class Stock:
 
     def uncharged_rate(self, run: Run) -> ChargeRate:
         """What a run under no minimum would be charged, for the order among its like."""
-        return run.slots * self.cluster.pools[run.allocation.pool].weight
+        return run.slots * self.cluster.pools[run.pool].weight

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirab.core.nodes import without
 from mirab.core.queues import Pending, Queue, Size, User
 from mirab.core.runs import Run
 from mirab.core.shares import Account, Window, covers
@@ -88,7 +89,7 @@ class Trial(Standings):
         run_id = RunId(f"{workload_id}.{pending.attempt}")
         minimum = self._minimum(queue)
         entry = self.kept_entry(given.pool, given.mask) if self.kept[given.pool] else None
-        inside = entry is not None and not given.mask & ~entry.mask
+        inside = entry is not None and not without(given.mask, entry.mask)
         if entry is not None and entry.reservation_id and inside and covers(entry.account or "/", leaf.home.path):
             reason = Reserved(entry.reservation_id)
         elif entry is not None and entry.holder != workload_id:

@@ -124,14 +124,16 @@ def nodes_of(mask: NodeMask) -> list[int]:
 
 
 def lowest(mask: NodeMask, count: int) -> NodeMask:
-    """The `count` lowest nodes of a mask that holds at least as many, without a loop over nodes."""
+    """The `count` lowest nodes of a mask that holds at least as many, by halving: without a loop over nodes."""
     if mask.bit_count() == count:
         return mask
-    low, high = 0, mask.bit_length()
-    while low < high:
-        middle = (low + high) // 2
-        if (mask & ((1 << middle) - 1)).bit_count() < count:
-            low = middle + 1
+    begin, rest, size = 0, mask, mask.bit_length()
+    while size > 1:
+        half = size // 2
+        low = rest & ((1 << half) - 1)
+        here = low.bit_count()
+        if here >= count:
+            rest, size = low, half
         else:
-            high = middle
-    return mask & ((1 << low) - 1)
+            begin, rest, size, count = begin + half, rest >> half, size - half, count - here
+    return mask & ((1 << (begin + 1 if count else begin)) - 1)

@@ -200,7 +200,7 @@ function one(data, { name, width }) {
       ["Delivered", account.delivered_h === null ? "" : `${hours(account.delivered_h)} GPU-h`],
       ["Debt", account.debt_h === null ? "" : `${hours(account.debt_h)} GPU-h`],
       ["Debt leaves the window", debt && debt.debt_h >= 0.05 ? el("span", null, "from ", time(debt.leaves_from), " on, all of it by ", time(debt.gone_by), " if nothing is paid") : ""],
-      ["Running", plural(account.running_gpus, "GPU")],
+      ["Running", `${plural(account.running_gpus, "GPU")}${borrowed(account)}`],
       ["Waiting", link(address("/queue", { show: "waiting", account: plain(name) }), `${plural(account.waiting_jobs, "job")} for ${plural(account.waiting_gpus, "GPU")}`)],
       ["Next opportunity", opportunity(account)],
       ["Owner", term.owner], ["Review", term.review ? review(term) : ""], ["Hypothesis", term.hypothesis],
@@ -213,6 +213,11 @@ function one(data, { name, width }) {
     account.users.length ? section("Its users", users(account)) : null,
     el("p", null, link(address("/queue", { account: plain(name) }), "Its jobs"), " · ",
       link(address("/decisions", { about: name }), "What was decided about it")));
+}
+
+/** GPUs beyond its share of them. */
+function borrowed({ borrowed_gpus: gpus }) {
+  return gpus ? `, ${gpus.toLocaleString("en")} of them beyond its share: borrowed from accounts that do not use theirs, who get them back past the minimums` : "";
 }
 
 /** When the first of its waiting jobs is forecast to start. */
