@@ -26,6 +26,9 @@ TERMS = (
 """What a changeset may change of one account."""
 OF_POOL = "pool_shares."
 """Before the name of a pool: the term that is an account's share of that pool alone."""
+WORDS = {"save_for_gangs": "saves for gangs", "equal_users": "equal users", "gpus_max": "most GPUs at once",
+          "min_runtime_cap": "longest minimum", "gang_gpus_max": "most GPUs of one job"}  # fmt: skip
+"""Terms as people read them, where they are not the word itself."""
 
 
 def terms_changed(budgets: Budgets, changes: Mapping[str, Mapping[str, object]]) -> list[ChildrenSet]:
@@ -285,6 +288,11 @@ class TermChange:
     term: str
     before: object
     after: object
+
+
+def term_word(term: str) -> str:
+    """A term as people read it: ``share of pool h100``."""
+    return f"share of pool {term.removeprefix(OF_POOL)}" if term.startswith(OF_POOL) else WORDS.get(term, term)
 
 
 def term_changes(before: Budgets, after: Budgets) -> list[TermChange]:

@@ -10,14 +10,12 @@ from mirab.logs.dump import exact_share
 from mirab.model.accounts import CAPS, Budget, Budgets
 from mirab.model.changesets import Changeset
 from mirab.model.units import WHOLE, AccountPath, exact_duration, format_share
-from mirab.study.budgetedits import OF_POOL, TermChange
+from mirab.study.budgetedits import OF_POOL, WORDS, TermChange, term_word
 from mirab.study.budgethistory import Logged
 from mirab.study.formats import plural
 from mirab.study.tables import Section, Table
 
 Json = dict[str, Any]
-_WORDS = {"save_for_gangs": "saves for gangs", "equal_users": "equal users", "gpus_max": "most GPUs at once",
-          "min_runtime_cap": "longest minimum", "gang_gpus_max": "most GPUs of one job"}  # fmt: skip
 
 
 def day(unix_ms: int) -> str:
@@ -81,7 +79,7 @@ def _words(path: AccountPath, budget: Budget) -> Iterable[str]:
     if budget.closed:
         yield f"{path} is closed since {budget.closed}"
     for name, cap in budget.caps().items():
-        yield f"{path}: {_WORDS[name]} {cap}"
+        yield f"{path}: {WORDS[name]} {cap}"
     if budget.formerly:
         yield f"{path} goes on for {', '.join(budget.formerly)}"
 
@@ -179,11 +177,6 @@ def change_text(change: TermChange) -> str:
         return f"{change.before} goes on as {change.after}"
     before, after = (value_text(change.term, value) for value in (change.before, change.after))
     return f"{change.path} {term_word(change.term)} {before} -> {after}"
-
-
-def term_word(term: str) -> str:
-    """A term as people read it: ``share of pool h100``."""
-    return f"share of pool {term.removeprefix(OF_POOL)}" if term.startswith(OF_POOL) else _WORDS.get(term, term)
 
 
 def change_json(change: TermChange) -> Json:

@@ -14,6 +14,7 @@ from datetime import tzinfo
 from heapq import nlargest
 from pathlib import Path
 
+from mirab.core.charge import pools_for
 from mirab.model.accounts import ledger_of, ledger_path, plain
 from mirab.model.codec import decode
 from mirab.model.events import Outcome, goes_back
@@ -118,7 +119,7 @@ class _Reader:
         self._cancelled = False
         self._queue_reason: Json | None = None
         self._by_pool = ledgers_by_pool(header.budgets, header.cluster)
-        self._ledger: str | None = None
+        self._ledgers = {self._by_pool[number]: None for number in pools_for(workload.shape, header.cluster)}
         self.state = "waiting"
         self.over = False
 
@@ -208,7 +209,7 @@ class _Reader:
         if self._waiting:
             given = decode(action["allocation"], Allocation)
             ledger = self._by_pool[given.pool] if given.pool < len(self._by_pool) else ""
-            if self._ledger in (None, ledger):
+            if ledger in self._ledgers:
                 account = self._others.account_of(action["workload_id"]) or action["reason"].get("account", "")
                 self._waits[-1].overtaken(ledger_path(ledger, plain(account)), given.slots, action["reason"])
 
@@ -234,7 +235,7 @@ class _Reader:
 
     def _on_waiting(self, record: Json) -> None:
         self._queue_reason = record
-        self._ledger = ledger_of(record["account"])
+        self._ledgers = {ledger_of(record["account"]): None}
         if self._waiting:
             self._blocked(record)
 

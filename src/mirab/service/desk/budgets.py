@@ -26,9 +26,9 @@ from mirab.service.desk.errors import DeskError, conflict, denied, invalid
 from mirab.service.desk.forms import check_word
 from mirab.service.desk.office import BRIEF, Office, audited
 from mirab.service.inbox import Entry
-from mirab.study.budgetedits import OF_POOL, TermChange, difference, term_changes
+from mirab.study.budgetedits import OF_POOL, TermChange, difference, term_changes, term_word
 from mirab.study.budgethistory import BudgetConflictError, Draft, History, recorded
-from mirab.study.budgettext import term_word, value_text
+from mirab.study.budgettext import value_text
 
 ANY_VERSION = "*"
 LARGEST = 256 << 10
