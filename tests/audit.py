@@ -169,8 +169,8 @@ class Audit:
             self.workloads[name] = _of(workload, heir(workload.account, before, after))
         for run in self.runs.values():
             run.workload = self.workloads[run.workload.id]
-        for name, exemption in self.exemptions.items():
-            self.exemptions[name] = replace(exemption, account=heir(exemption.account, before, after))
+        for key, exemption in self.exemptions.items():
+            self.exemptions[key] = replace(exemption, account=heir(exemption.account, before, after))
 
     def _home(self, workload: Workload, now: Instant) -> str:
         """The ledger in which the workload may run."""

@@ -143,7 +143,7 @@ def said(trace: Trace, plan: Plan, number: int | None = None) -> list[Any]:
     """What a plan decides (in one pool), in words that are the same in both worlds."""
     pool_of = {node: place for place, pool in enumerate(trace.cluster.pools) for node in pool.nodes}
     kinds = {pool.gpu_type: place for place, pool in enumerate(trace.cluster.pools)}
-    types = {each.workload.id: each.workload.shape.gpu_types[0] for each in trace.arrivals}
+    types = {str(each.workload.id): each.workload.shape.gpu_types[0] for each in trace.arrivals}
     found = []
     for each in (*plan.actions, *plan.holds, *plan.waiting):
         node = getattr(each, "node", None)
