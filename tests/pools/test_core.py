@@ -40,6 +40,7 @@ from mirab.service.snapshot import freeze, thaw
 from tests.pretend import Conduct, HandClock, PretendEngine, Recorder
 
 PERCENT = WHOLE // 100
+USUAL = Policy()
 A, H = AccountPath("red"), AccountPath("h100:red")
 
 
@@ -65,7 +66,7 @@ def workload(name: str, kind: str = "", account: str = "red", nodes: int = 1, mi
 
 
 class World:
-    def __init__(self, budgets: Budgets, policy: Policy = Policy(), cluster: Cluster | None = None) -> None:
+    def __init__(self, budgets: Budgets, policy: Policy = USUAL, cluster: Cluster | None = None) -> None:
         self.clock = HandClock()
         cluster = cluster or Cluster("c", (pool("a100", 2), pool("h100", 2)))
         self.engine = PretendEngine(cluster, self.clock)
