@@ -10,15 +10,20 @@ from typing import Any
 import pytest
 
 from mirab.model.accounts import Budget, Budgets, sorted_shares
-from mirab.model.events import BudgetsChanged, Event, WorkloadSubmitted
+from mirab.model.events import BudgetsChanged, Event, ExemptionGranted, ReservationApproved, WorkloadSubmitted
 from mirab.model.plans import Action, Hold, Plan, Start
-from mirab.model.policy import POLICIES
+from mirab.model.policy import POLICIES, Exemption, Reservation
 from mirab.model.resources import Cluster, Pool, Shape
 from mirab.model.trace import Trace
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, NodeName, UserName, WorkloadId
 from mirab.model.workloads import Arrival, Workload
+from mirab.service.views.growth import grown
+from mirab.study.exceptions import extra_units
 from mirab.study.measures import Measures
+from mirab.study.pastwork import past_trace
 from mirab.study.replays import measure
+from mirab.study.weekly import Beginning, Week, weekly
+from mirab.study.weeklytext import markdown
 from tests.study.scene import Scene
 
 POLICY = replace(POLICIES["budget"], window=DAY)
@@ -153,3 +158,50 @@ def test_without_shares_of_pools_nothing_is_said_of_ledgers() -> None:
     told = measure(trace_of(BOTH, tree, arrivals(1, 20)), POLICY)[0].report()
     assert "ledgers" not in told["input"]
     assert all("ledger" not in each and "share_of_all" not in each for each in told["by_account"].values())
+
+
+def test_a_week_of_a_service_has_the_rows_of_a_replay() -> None:
+    given, kept = arrivals(1), Kept()
+    whole = measure(trace_of(BOTH, PAID, given), POLICY, journals=(kept,))[0].report()
+    began = Beginning(BOTH, PAID, POLICY, 0)
+    found = weekly(Week("W1", 0, 3 * DAY), began, kept.records, grown, lambda workload: 0)
+    rows = {each["path"]: each for each in found["accounts"]}
+    for path in ("vision", "language", "h100:vision", "h100:language"):
+        for key in ("share", "owed", "delivered", "charged", "ledger"):
+            assert rows[path][key] == whole["by_account"][path][key]
+    assert "have shares of that pool alone" in markdown(found)
+
+
+def test_the_past_of_a_journal_replays_under_shares_of_pools() -> None:
+    """What `mirab whatif` on a service makes of the journal; the exceptions of an account hold in all its ledgers."""
+    given, kept = arrivals(2), Kept()
+    measure(trace_of(BOTH, PAID, given), POLICY, journals=(kept,))
+    trace = past_trace(kept.records, BOTH, PAID, DAY, 3 * DAY)
+    told = measure(trace, POLICY)[0].report()
+    assert told["by_account"]["h100:vision"]["owed"] > 0 and told["metrics"]["contract_violations"] == 0
+
+
+def test_an_extra_share_holds_in_each_ledger_within_what_there_is() -> None:
+    """Ten points more for language from nobody's rest: of the H100s there are 25 left, of the A100s none."""
+    scene = Scene(BOTH, PAID, hours=10)
+    extra = Exemption("x1", "extra-share", "language", 0, 20 * HOUR, "o", "a", "r", share=10 * PERCENT)
+    scene.cycle(0, ExemptionGranted(0, extra))
+    for kind in ("a100", "h100"):
+        scene.submit(kind, "language", shape=Shape(2, 8, gpu_types=(kind,), min_runtime=HOUR))
+    told = scene.report(10 * 3600)["by_account"]
+    assert told["h100:language"]["share"] == 0.1 and told["h100:language"]["owed"] == 16.0
+    assert told["language"]["share"] == 0.7
+    assert extra_units(10 * PERCENT, "", BOTH, PAID) == 1.6
+    assert extra_units(50 * PERCENT, "vision", BOTH, PAID) == 0.3 * 32 + 0.5 * 16
+
+
+def test_a_reservation_is_charged_in_the_ledger_of_its_pool() -> None:
+    scene = Scene(BOTH, PAID, hours=10)
+    held = Reservation("r1", AccountPath("vision"), 1, 8, 0, 5 * HOUR, "o", "a", "r", "h100")
+    scene.cycle(0, ReservationApproved(0, held))
+    scene.cycle(0, holds=[Hold(WorkloadId("r1"), 1, 1, 8, 5 * HOUR, 0, reservation_id="r1")])
+    scene.cycle(2 * 3600, BudgetsChanged(2 * HOUR, Budgets((budget("vision", 30), budget("language", 70)))))
+    told = scene.report(10 * 3600)["by_account"]
+    assert (told["h100:vision"]["charged"], told["vision"]["charged"]) == (16.0, 24.0), (
+        "from hour 2 on there is one ledger"
+    )

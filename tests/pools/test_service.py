@@ -11,14 +11,19 @@ import pytest
 
 from mirab.cli.share import trees
 from mirab.cli.why import lines_of
+from mirab.core.state import State
 from mirab.model.accounts import Budgets
-from mirab.model.units import HOUR, WHOLE
+from mirab.model.policy import Policy
+from mirab.model.resources import Shape
+from mirab.model.units import HOUR, WHOLE, AccountPath
 from mirab.service.auth.principal import parse_grant
+from mirab.service.courier import Notice
 from mirab.service.desk.budgets import version_of
 from mirab.service.desk.changing import Proposal
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.portfolio import Shares as Wanted
 from mirab.service.metrics import Metrics
+from mirab.service.notices import Notices
 from mirab.service.views import Views
 from mirab.service.views.answers import Answers
 from tests.pools.house import BOTH, PAID, PERCENT, budget
@@ -56,7 +61,7 @@ def refused(told: pytest.ExceptionInfo[DeskError]) -> str:
 # --- budgets as decisions ---------------------------------------------------------------------------------------------
 def tree(**h100: str) -> dict[str, Any]:
     """The whole tree as JSON, with other shares of the H100s."""
-    made = {"vision": {"share": "30%", "children": {"video": {"share": "60%"}, "image": {"share": "40%"}}},
+    made: dict[str, Any] = {"vision": {"share": "30%", "children": {"video": {"share": "60%"}, "image": {"share": "40%"}}},
             "llm": {"share": "70%"}}  # fmt: skip
     for name, share in h100.items():
         made[name]["pool_shares"] = {"h100": share}
@@ -230,3 +235,37 @@ def test_the_books_of_a_service_follow_a_ledger_that_comes_and_goes(bench: Bench
     again = Views(bench.live, bench.desk)
     again.ledger.catch_up()
     assert again.ledger.got(bench.live.now()) == views.ledger.got(bench.live.now()), "read again from the journal"
+
+
+def test_the_worked_numbers_of_the_concepts_hold(bench: Bench, views: Views) -> None:
+    """32 A100s and 16 H100s in a week; where a job without a type goes."""
+    page = " ".join((Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8").split())
+    found = {each["path"]: each["entitled_h"] for each in shares(views)["accounts"]}
+    assert found["vision"] == pytest.approx(1612.8) and found["h100:vision"] == pytest.approx(2016.0)
+    assert "0.30 × 32 × 168 h = 1,613 GPU-hours of A100s and 0.75 × 16 × 168 h = 2,016 of H100s" in page
+    leaves = Budgets((budget("vision", 30, h100=75), budget("language", 70)))
+    state, shape = State(BOTH, leaves, Policy()), Shape(1, 8)
+    gpus = {who: [(name, amount / WHOLE) for name, amount in state.promised(AccountPath(who), shape)]
+            for who in ("vision", "language")}  # fmt: skip
+    assert gpus == {"vision": [("h100", 12.0), ("", 9.6)], "language": [("", 22.4), ("h100", 0.0)]}
+    assert "Vision's job without a type goes to the H100s, 12 GPUs against 9.6, and language's to the A100s" in page
+
+
+def test_who_gets_too_little_of_a_pool_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Video is owed 7.2 of the H100s for more than a day, and gets none: llm has them under a minimum of two days."""
+    bench = Bench(tmp_path, cluster=BOTH, budgets=PAID, policy=Policy(min_runtime_cap=48 * HOUR))
+    views = Views(bench.live, bench.desk)
+    views.ledger.catch_up()
+    heard: list[Notice] = []
+    notices = Notices(bench.live, bench.desk, views, (), tmp_path)
+    monkeypatch.setattr(notices, "_tell", heard.append)
+    bench.submit(EVE, account="llm", nodes=2, gpus_per_node=8, min_runtime="2d", gpu_types=("h100",))
+    bench.submit(ADA, nodes=2, gpus_per_node=8, min_runtime="1h", gpu_types=("h100",))
+    for _ in range(30):
+        bench.wait(HOUR)
+        notices.look()
+    (told,) = [each for each in heard if each.kind == "under-served"]
+    assert (told.about, told.account) == ("h100:vision/video", "vision/video")
+    assert told.text.startswith("h100:vision/video was owed 1") and "got 0" in told.text
+    bench.live.stopping.set()
+    bench.close()

@@ -188,7 +188,7 @@ def _by_account(seen: Measures, leaves: Sequence[Leaf]) -> Report:
     for job in seen.jobs.values():
         if not job.started:
             waiting.setdefault(job.leaf.path, []).append(job.waited(seen.now))
-    told = {leaf.path: _account(leaf, windows, waiting.get(leaf.path, [])) for leaf in leaves}
+    told: Report = {leaf.path: _account(leaf, windows, waiting.get(leaf.path, [])) for leaf in leaves}
     if seen.ledger.parted:
         for leaf in leaves:
             told[leaf.path] |= {

@@ -106,7 +106,7 @@ def split_accounts(
 
 def share_of_all(account: Report) -> float:
     """What can be added up: its share of all pools, where `share` is of those of its ledger."""
-    share: float = account.get("share_of_all", account["share"])
+    share: float = account["share_of_all"] if "share_of_all" in account else account["share"]
     return share
 
 
