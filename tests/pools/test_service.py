@@ -61,7 +61,8 @@ def refused(told: pytest.ExceptionInfo[DeskError]) -> str:
 # --- budgets as decisions ---------------------------------------------------------------------------------------------
 def tree(**h100: str) -> dict[str, Any]:
     """The whole tree as JSON, with other shares of the H100s."""
-    made: dict[str, Any] = {"vision": {"share": "30%", "children": {"video": {"share": "60%"}, "image": {"share": "40%"}}},
+    children = {"video": {"share": "60%"}, "image": {"share": "40%"}}
+    made: dict[str, Any] = {"vision": {"share": "30%", "children": children},
             "llm": {"share": "70%"}}  # fmt: skip
     for name, share in h100.items():
         made[name]["pool_shares"] = {"h100": share}
