@@ -31,13 +31,15 @@ SHOWN = (
     "Last cycle",
 )
 NODES = 3
+SCHEDULER = "bf_interval=5,sched_min_interval=200000"
+"""Slurm's defaults, but a backfill every 5 s instead of every 30: what mirab is compared with is not slow."""
 
 
 @contextmanager
 def cluster() -> Iterator[SlurmCluster]:
     folder = Path(tempfile.mkdtemp(prefix="slurm", dir="/tmp"))
     try:
-        with SlurmCluster(folder, nodes=NODES, extra="MaxJobCount=20000\n") as slurm:
+        with SlurmCluster(folder, nodes=NODES, extra="MaxJobCount=20000\n", scheduler=SCHEDULER) as slurm:
             yield slurm
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -198,6 +198,15 @@ def test_a_method_that_is_not_known_is_told_which_are(service: Stage) -> None:
 
 
 # --- what is no job ------------------------------------------------------------------------------------------------
+def test_a_refusal_names_the_field_as_its_sender_knows_it(service: Stage) -> None:
+    with service.client("ada") as client:
+        named = client.post("/api/v1/jobs", json=job(name="two\nlines")).json()
+        asked = client.get("/api/v1/jobs", params={"limit": "x"}).json()
+    assert named["detail"] == "name: write one line of plain text, without control characters"
+    assert named["errors"][0]["where"] == "body.name"
+    assert asked["detail"].startswith("limit: ")
+
+
 @pytest.mark.parametrize(
     "fields",
     [

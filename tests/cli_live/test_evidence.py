@@ -103,6 +103,8 @@ def test_when_of_a_job_that_has_just_come_in_tells_at_once_what_stands_in(mirab:
     double.special = lambda asked: (
         Answer(stand_in if asked.query == {"wait": ["0"]} else WHEN) if asked.path.endswith("when") else None
     )
+    supposed = mirab("when", "--gpus", "2")
+    assert "job 6 stands in" in supposed.err and supposed.out.startswith("7: of 50 runs, half start it by 13:10")
     told = mirab("when", "7")
     assert told.err.startswith("7: job 6 stands in: of 50 runs, half start it by 14:00")
     assert told.out.startswith("7: of 50 runs, half start it by 13:10")

@@ -15,6 +15,7 @@ import pytest
 from mirab.backends.local import rundir
 from mirab.backends.local.leftovers import living
 from mirab.cli.client import new_key
+from mirab.cli.doctorlive import _answers
 from mirab.cli.localservice import LocalService, begin, end
 from tests.live.test_trouble import readiness
 
@@ -80,6 +81,12 @@ def test_a_new_ledger_gives_no_number_again_and_refuses_while_runs_of_another_go
         end(service)
 
 
+def lacks(service: LocalService) -> dict[str, str]:
+    """What `mirab doctor` finds wrong with a service."""
+    with service.client() as client:
+        return {each["what"]: each["found"] for each in _answers(client) if not each["ok"]}
+
+
 def test_a_ledger_that_is_removed_under_the_service_takes_no_job_until_it_is_back(tmp_path: Path) -> None:
     service = started(tmp_path / "state")
     try:
@@ -88,6 +95,7 @@ def test_a_ledger_that_is_removed_under_the_service_takes_no_job_until_it_is_bac
         assert readiness(service) == ""
         ledger.rename(aside)
         assert "mirab.db, or the -wal beside it, has been removed or replaced" in readiness(service), "before any write"
+        assert "removed or replaced" in lacks(service)["its decisions"]
         with ThreadPoolExecutor(1) as waiting:
             answer = waiting.submit(submit, service, "exit 3")
             until(lambda: "removed or replaced while it is in use" in service.log.read_text())
@@ -96,6 +104,7 @@ def test_a_ledger_that_is_removed_under_the_service_takes_no_job_until_it_is_bac
             aside.rename(ledger)
             number = answer.result(PATIENCE)
         assert readiness(service) == ""
+        assert lacks(service) == {}
         until(lambda: job(service, number)["state"] == "FAILED")
         assert job(service, number)["exit_code"] == 3
     finally:

@@ -19,6 +19,7 @@ from mirab.service.desk.errors import DeskError
 from mirab.service.desk.portfolio import Shares
 from mirab.service.trials import DONE, REMEMBERED, STORE, Asked, Trials, Tried, tried
 from mirab.study.pastwork import past_trace
+from tests.portfolio.conftest import Mirab
 from tests.service.house import ADA, EVE, ROOT, Bench
 
 PATIENCE = 120.0
@@ -145,6 +146,30 @@ def test_what_is_remembered_is_forgotten_at_its_end_alone(bench: Bench, monkeypa
     assert [trials.find(name) is None for name in names] == [True] * 3 + [False] * REMEMBERED
 
 
+def test_what_a_proposal_closes_is_named_with_what_that_refuses(bench: Bench) -> None:
+    fortnight(bench, 3)
+    wanted = (
+        "budgets: {vision: {share: 50%, children: {video: {share: 50%}, image: {share: 25%}}}, "
+        "llm: {share: 0%, closed: 2023-11-14}}"
+    )
+    found = wait_for(bench.desk.portfolio.trials, bench.desk.portfolio.tried(wanted, 5).id).found
+    assert found is not None
+    count = next(row["workloads"]["before"] for row in found["accounts"] if row["account"] == "llm")
+    (told,) = (note for note in found["notes"] if "closed" in note)
+    assert told == f"llm is closed in the proposal: {count} workloads that came in for it are refused there."
+    assert count > 10
+
+
+def test_the_same_file_is_refused_as_a_change_and_as_a_what_if(bench: Bench, mirab: Mirab, tmp_path: Path) -> None:
+    present, proposal = tmp_path / "present.yaml", tmp_path / "proposal.yaml"
+    present.write_text("budgets: {vision: {share: 50%}, llm: {share: 50%}}\n")
+    proposal.write_text("budgets: {vision: {share: 60%}}\n")
+    refused = mirab("budget", "set", present, "--with", proposal, "--reason", "x", "--author", "ann")
+    assert (refused.code, "account llm would vanish" in refused.err) == (1, True)
+    with pytest.raises(DeskError, match=r"leaves out .*llm"):
+        bench.desk.portfolio.tried(proposal.read_text(), 5)
+
+
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
@@ -152,6 +177,11 @@ def test_what_is_remembered_is_forgotten_at_its_end_alone(bench: Bench, monkeypa
         (Shares({"vision": "60%"}), "110%|more than 100"),
         (Shares({"nobody": "1%"}), "there is no account nobody"),
         ("budgets: {vision: }", "holds nothing"),
+        ("budgets: {vision: {share: 60%}}", "leaves out vision/video, vision/image, llm: .*closed: 2023-11-14"),
+        (
+            "budgets: {vision: {share: 60%, children: {video: {share: 9%}}}, llm: {share: 40%}}",
+            "leaves out vision/image",
+        ),
     ],
 )
 def test_what_is_no_division_is_told(bench: Bench, wanted: Any, says: str) -> None:

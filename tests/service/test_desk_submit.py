@@ -13,7 +13,7 @@ from mirab.model.records import Grant
 from mirab.model.units import HOUR, MINUTE, SECOND
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.errors import DeskError
-from mirab.service.desk.forms import SubmitForm
+from mirab.service.desk.forms import USUAL_MINIMUM, SubmitForm
 from tests.service.house import ADA, BOB, EVE, Bench, form
 
 
@@ -136,6 +136,7 @@ def test_what_is_cut_is_told(bench: Bench) -> None:
     reply = bench.desk.submit(ADA, form(min_runtime="2h", time_limit="10m"))
     assert reply.notes == ("its minimum is cut to its time limit, 10m: it cannot run longer",)
     assert bench.row("2").min_runtime == 10 * MINUTE
+    assert bench.desk.submit(ADA, form(min_runtime=USUAL_MINIMUM, time_limit="5m")).notes == (), "nobody asked for it"
     reply = bench.desk.submit(ADA, form(min_runtime="7200s", time_limit="3600s"))
     assert reply.notes == ("its minimum is cut to its time limit, 1h: it cannot run longer",), "as people write it"
 

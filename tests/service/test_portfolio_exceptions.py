@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from mirab.model.policy import Policy
 from mirab.model.records import Grant, TokenRow
 from mirab.model.resources import nodes_of
-from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, UserName
+from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, Duration, Instant, UserName
 from mirab.service.auth.principal import Principal
 from mirab.service.config import load_config
 from mirab.service.desk.cases import Case
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.exceptions import Wish, payers
 from mirab.service.views.portfolio import cost
+from mirab.study.budgettext import minute
 from tests.examples import examples
 from tests.service.house import ADA, BUDGETS, EVE, MIA, ROOT, Bench, nodes
 
@@ -35,6 +36,10 @@ def ask(bench: Bench, who: Principal = ADA, kind: str = "guaranteed", *, lasts: 
 
 def approve(bench: Bench, case: Case, who: Principal = ROOT) -> Case:
     return bench.desk.portfolio.exceptions.approve(who, case.id, "agreed")
+
+
+def next_minute(at: Instant) -> str:
+    return minute(-(-at // MINUTE) * MINUTE)
 
 
 def listed(bench: Bench) -> dict[str, dict[str, Any]]:
@@ -176,6 +181,7 @@ def test_a_reservation_that_cannot_be_promised_comes_back_with_its_sentence(benc
     with pytest.raises(DeskError, match="too few nodes beside other reservations") as caught:
         approve(bench, second)
     assert caught.value.kind == "conflict"
+    assert f"The earliest begin that can be promised is {next_minute(first.end)} UTC" in str(caught.value)
     assert listed(bench)[second.id]["state"] == "refused"
     assert second.id not in bench.state.reservations
     assert listed(bench)[first.id]["state"] == "to come"
@@ -186,6 +192,46 @@ def test_a_reservation_that_cannot_be_promised_comes_back_with_its_sentence(benc
     assert {name: each["state"] for name, each in listed(bench).items()} == {
         first.id: "revoked", second.id: "refused",
     }  # fmt: skip
+
+
+def test_the_earliest_begin_that_is_told_can_be_promised_and_a_minute_less_cannot(bench: Bench) -> None:
+    """Both nodes run under a minimum of eight hours; one had begun two hours before the other."""
+    bench.submit(ADA, gpus_per_node=4, min_runtime="8h")
+    bench.wait(2 * HOUR)
+    bench.submit(EVE, account="llm", gpus_per_node=4, min_runtime="8h")
+    bench.wait(HOUR)
+    now = bench.live.now()
+    with pytest.raises(DeskError) as caught:
+        approve(bench, ask(bench, kind="reservation", nodes=2, gpus_per_node=4, begin=now + HOUR))
+    last = next(run for run in bench.state.runs.values() if run.account.path == "llm").unprotected_at
+    assert f"The earliest begin that can be promised is {next_minute(last)} UTC" in str(caught.value)
+    early = ask(bench, kind="reservation", nodes=2, gpus_per_node=4, begin=last - MINUTE)
+    with pytest.raises(DeskError, match="too few nodes"):
+        approve(bench, early)
+    approve(bench, ask(bench, kind="reservation", nodes=2, gpus_per_node=4, begin=last + MINUTE))
+
+
+@pytest.mark.parametrize(
+    ("ahead", "note"),
+    [
+        (HOUR, "runs inside their minimum may still be on its nodes"),
+        (8 * HOUR, "may be clear up to 30 min after its begin; from "),
+        (8 * HOUR + 10 * MINUTE, "may be clear up to 20 min after its begin; from "),
+        (8 * HOUR + 30 * MINUTE, ""),
+    ],
+)
+def test_what_exactly_is_promised_is_said_before_and_after_it_is_approved(
+    bench: Bench, ahead: Duration, note: str
+) -> None:
+    now = bench.live.now()
+    case = ask(bench, kind="reservation", nodes=1, gpus_per_node=4, begin=now + ahead)
+    asked = listed(bench)[case.id]["note"]
+    assert note in asked if note else asked == ""
+    assert (f"from {next_minute(now + 8 * HOUR + 30 * MINUTE)} UTC on they are clear" in asked) == bool(note)
+    approve(bench, case)
+    bench.wait(30 * MINUTE)
+    granted = listed(bench)[case.id]["note"]
+    assert granted == asked.partition("; from")[0], "it is told as it was approved, not as time goes on"
 
 
 @given(chance=st.randoms(use_true_random=False))

@@ -101,6 +101,23 @@ def test_a_copy_decides_like_the_original_and_is_independent() -> None:
     assert picture(state) == before
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_snapshot_is_of_the_version_that_runs_whatever_has_been_installed_since(
+    first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade replaces the files under a service; what its end leaves behind is not of the new version."""
+    store = MemoryStore()
+    if not first:
+        begun(store)
+    fingerprint.cache_clear()
+    found = begun(store)
+    monkeypatch.setattr("mirab.service.snapshot.files", lambda _: Path("/the/new/version"))
+    take_snapshot(cast(Any, store), found.state, found.intents, 1)
+    monkeypatch.undo()
+    fingerprint.cache_clear()
+    assert [mark for _, mark, _ in store.snapshots] == [fingerprint()]
+
+
 def test_a_deep_state_can_be_frozen() -> None:
     """Plain pickling would go as deep as there are queues that refer to each other."""
     chance = Random(1)

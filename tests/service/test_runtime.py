@@ -18,11 +18,12 @@ from mirab.model.units import NodeName, UserName, WorkloadId
 from mirab.service.api.server import ListenError
 from mirab.service.config import ConfigError, ServeConfig, load_config
 from mirab.service.doors import check_doors, describe_cluster, open_doors
-from mirab.service.inbox import Entry
+from mirab.service.inbox import Entry, UnavailableError
+from mirab.service.recover import DOUBTFUL
 from mirab.service.runtime import LiveEngine, Service, assemble
 from mirab.service.setup import EVERYONE
-from mirab.service.snapshot import fingerprint, thaw
-from mirab.store import LostLeadError, StoreBusyError
+from mirab.service.snapshot import fingerprint, freeze, thaw
+from mirab.store import LostLeadError, StoreBusyError, open_store
 from tests.service.doubles import job, until
 
 CLUSTER = """
@@ -192,6 +193,38 @@ def test_a_fault_stops_it_and_the_same_fault_again_and_again_gets_advice(started
         hints = [str(line["hint"]) for line in lines if line["event"] == "crashing.again_and_again"]
         assert len(hints) == (count == 3), "advice comes with the third"
         assert all("no such node" in hint and "db backup" in hint for hint in hints)
+
+
+def test_a_snapshot_that_stops_it_again_and_again_is_left_aside(
+    started: Callable[..., Service], tmp_path: Path
+) -> None:
+    """It only saves time: the journal has everything."""
+    service = started(pretend_gpus="1")
+    first = submit(service, 1)
+    service.stop()
+    spoil_snapshot(f"sqlite:///{tmp_path}/mirab.db")
+    for _ in range(DOUBTFUL):
+        service = started()
+        with pytest.raises(UnavailableError):
+            submit(service, 2)
+        until(partial(_has_failed, service))
+    with capture_logs() as lines:
+        service = started()
+    assert "snapshot.left_aside" in [line["event"] for line in lines]
+    second = submit(service, 2)
+    assert service.live.pulse.ready
+    assert [state_of(service, each) for each in (first, second)] == [JobState.RUNNING, JobState.PENDING]
+
+
+def spoil_snapshot(url: str) -> None:
+    """As a program would leave it whose state has other parts, under the name of this one."""
+    store = open_store(url)
+    found = store.snapshot(fingerprint())
+    assert found is not None
+    state, intents = thaw(found[1])
+    state.banks = []
+    store.put_snapshot(found[0], fingerprint(), freeze((state, intents)))
+    store.dispose()
 
 
 def test_who_lost_the_lead_stops_and_says_so(started: Callable[..., Service], monkeypatch: pytest.MonkeyPatch) -> None:

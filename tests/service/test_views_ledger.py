@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from mirab.model.policy import Policy
 from mirab.model.resources import Cluster
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, NodeName
 from mirab.service.views.accruals import Accruals, Got
-from mirab.service.views.ledger import LiveLedger
+from mirab.service.views.ledger import LiveLedger, fingerprint
 from mirab.study.measures import Measures
 from mirab.study.owed import delivered
 from tests.examples import examples
@@ -123,6 +124,20 @@ def test_the_ledger_catches_up_then_hears_and_survives_a_crash(bench: Bench, tmp
     assert again.accruals is not None and again.accruals.seq == ledger.accruals.seq  # type: ignore[union-attr]
     again.catch_up()
     assert again.got(now) == got
+
+
+def test_a_cache_is_of_the_version_that_runs_whatever_has_been_installed_since(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fingerprint.cache_clear()
+    ledger = LiveLedger(bench.live, tmp_path / "ledger")
+    ledger.catch_up()
+    bench.submit(gpus_per_node=4, min_runtime="1h")
+    monkeypatch.setattr("mirab.service.views.ledger.files", lambda _: Path("/the/new/version"))
+    assert ledger.keep(always=True)
+    monkeypatch.undo()
+    fingerprint.cache_clear()
+    assert pickle.loads((tmp_path / "ledger").read_bytes())[0] == fingerprint()
 
 
 def test_a_cache_of_another_version_or_ledger_is_left_aside(bench: Bench, tmp_path: Path) -> None:

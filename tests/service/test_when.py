@@ -113,7 +113,7 @@ def test_until_it_has_been_looked_at_the_nearest_in_the_last_batch_stands_in(ben
     assert told is not None
     assert (told.id, told.stands_in, told.runs) == (late, waits, 12), "of its own account, though the other came later"
     assert (
-        told.sentence.startswith("it came in after the last look forward") and f"job {waits} stands in" in told.sentence
+        told.sentence.startswith("until it has been looked at for itself") and f"job {waits} stands in" in told.sentence
     )
     assert told.bound is None and "at the latest" not in told.sentence
     own = answers.when(late, 8)
@@ -132,13 +132,23 @@ def test_until_it_has_been_looked_at_the_nearest_in_the_last_batch_stands_in(ben
 def test_a_request_that_nobody_submitted(bench: Bench, answers: Answers) -> None:
     with_a_past(bench)
     one_waits(bench)
+    (waits,) = bench.submit(ADA, gpus_per_node=4, min_runtime="1h")
     seq = bench.store.last()
     answer = answers.suppose(EVE, form(account="llm", gpus_per_node=2, min_runtime="2h"))
     assert (answer.id, answer.runs in range(10, 13)) == ("", True)
-    assert answer.p50 is not None
+    assert (answer.p50 is not None, answer.stands_in) == (True, "")
+    near = answers.suppose(EVE, form(account="llm", gpus_per_node=2, nodes=2, min_runtime="2h"), 0)
+    assert near.stands_in == "" and near.runs in range(10, 13), "there is no look forward to take one from"
+    answers.forecaster.refresh()
+    near = answers.suppose(EVE, form(account="llm", gpus_per_node=2, nodes=2, min_runtime="2h"), 0)
+    assert (near.stands_in, near.id) == (waits, "")
+    assert "looked forward" in "\n".join(lines_of(json.loads(near.model_dump_json())))
     empty = answers.suppose(ADA, form(gpus_per_node=0, cpus_per_node=1))
     assert (empty.assumption, empty.p90 is None) == ("none", False)
-    assert answers.suppose(ADA, form(hold=True)).sentence.startswith("it would be held")
+    for patience in (0, 8):
+        assert answers.suppose(ADA, form(hold=True), patience).sentence.startswith("it would be held")
+    cores = answers.suppose(ADA, form(gpus_per_node=0, cpus_per_node=1), 0)
+    assert cores.stands_in == "", "whoever waits for GPUs does not stand in for who asks for none"
     with pytest.raises(DeskError, match="no account"):
         answers.suppose(ADA, form(account="vision/vidoe"))
     assert bench.store.last() == seq

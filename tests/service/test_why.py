@@ -14,7 +14,8 @@ from mirab.model.units import HOUR, MINUTE, SECOND
 from mirab.service.evidence import WhyAnswer
 from mirab.service.views.answers import Answers
 from mirab.service.views.moments import iso
-from tests.service.house import ADA, BOB, EVE, OPS, Bench
+from mirab.service.views.views import Views
+from tests.service.house import ADA, BOB, EVE, OPS, Bench, form
 
 
 @pytest.fixture
@@ -49,6 +50,34 @@ def test_the_blocker_with_its_numbers_and_what_would_remove_it(bench: Bench, ans
     assert "1 more node must come free" in blocker.action
     assert (blocker.about, answer.story) == (job, None)
     assert "no help: with a minimum of 1 h instead of 2 h" in text(answer)
+
+
+def test_who_lacks_cores_and_no_gpus_is_told_so(bench: Bench, answers: Answers) -> None:
+    for _ in range(2):
+        bench.submit(EVE, account="llm", gpus_per_node=1, cpus_per_node=32, min_runtime="2h")
+    (job,) = bench.submit(ADA, gpus_per_node=1, cpus_per_node=8, min_runtime="2h")
+    (blocker,) = why(answers, job).blockers
+    assert (
+        "needs 1 node with 1 free GPU; 2 have them (6 GPUs free in all), but not the cores or the mem" in blocker.fact
+    )
+    assert blocker.action == "Cores or memory must come free there; asking for less of them may start it before"
+
+
+def test_work_without_gpus_waits_for_cores(bench: Bench, answers: Answers) -> None:
+    for cores in (16, 32, 32):
+        (ran,) = bench.submit(EVE, account="llm", gpus_per_node=0, cpus_per_node=cores, min_runtime="2h")
+    (job,) = bench.submit(ADA, gpus_per_node=0, cpus_per_node=8, min_runtime="2h")
+    (blocker,) = why(answers, job).blockers
+    assert "needs 1 node with 8 free cores" in blocker.fact
+    told = bench.desk.dry_run(ADA, form(gpus_per_node=0, cpus_per_node=9, min_runtime="2h"))
+    listed = Views(bench.live, bench.desk).job(job)
+    assert listed is not None
+    sentences = [blocker.fact, listed.why, told.sentence]
+    assert all("GPU" not in each for each in sentences), sentences
+    bench.end("1")
+    bench.wait(SECOND)
+    assert "started as 1.1 with 16 cores on c0" in why(answers, "1").text
+    assert ran == "3"
 
 
 def test_ones_own_come_first_with_their_numbers(bench: Bench, answers: Answers) -> None:

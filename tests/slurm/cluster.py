@@ -22,6 +22,10 @@ from mirab.backends.slurm.plugin import plugin_text
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol", "sinfo")
 ACCOUNTING = ("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb-install-db")
 PATIENCE_S = 60.0
+PROMPT = "bf_interval=2,sched_min_interval=100000,batch_sched_delay=0"
+"""Slurm considers jobs as soon as something has changed, not three seconds later."""
+WORKS = "exec sleep 600"
+"""Of a shell that waits for its sleep, Slurm kills the one and waits seconds for the other."""
 GPU_MAJOR = 1
 GPU_MINOR = 3
 """Pretend GPUs are character devices with the numbers of /dev/null."""
@@ -61,6 +65,7 @@ class SlurmCluster:
         gpus: pretend GPUs of type h100 on each.
         accounting: start MariaDB and slurmdbd too, so that accounts and `sacct` are real.
         extra: further lines of slurm.conf.
+        scheduler: Slurm's SchedulerParameters.
         plugin: with mirab's `job_submit.lua`, which reads the governed accounts from `governed` in the folder.
     """
 
@@ -69,6 +74,7 @@ class SlurmCluster:
     gpus: int = 8
     accounting: bool = False
     extra: str = ""
+    scheduler: str = PROMPT
     plugin: bool = True
     daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
@@ -137,7 +143,7 @@ class SlurmCluster:
             raise SlurmError(f"{' '.join(command)} failed with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
-    def sbatch(self, *options: str, script: str = "sleep 600") -> str:
+    def sbatch(self, *options: str, script: str = WORKS) -> str:
         """Submit a script and return the job's id."""
         output = str(self.folder / "out" / "%j.out")
         text = f"#!/bin/sh\n{script}\n"
@@ -242,7 +248,7 @@ class SlurmCluster:
             "MpiDefault=none",
             "ReturnToService=2",
             "SchedulerType=sched/backfill",
-            "SchedulerParameters=bf_interval=5,sched_min_interval=200000",
+            f"SchedulerParameters={self.scheduler}",
             "PriorityType=priority/basic",
             "SlurmctldTimeout=30",
             "LogTimeFormat=iso8601_ms",

@@ -17,7 +17,7 @@ from mirab.model.units import WorkloadId
 from mirab.service.config import load_config
 from mirab.service.runtime import LiveEngine, Service, assemble
 from mirab.store import Store, open_store
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import WORKS, SlurmCluster
 
 USERS = ("games", "news", "mail")
 """Users of every Debian, who own the jobs: what root owns, Slurm treats otherwise."""
@@ -26,11 +26,11 @@ CLUSTER = """
 budgets:
   red: {share: 30%}
   blue: {share: 70%}
-policy: {window: 10m, commitment_floor: 5s, guest_minimum: 1s, hold_review: 2s, review: 5s, cadence: 100ms}
+policy: {window: 2m, commitment_floor: 5s, guest_minimum: 1s, hold_review: 2s, review: 5s, cadence: 100ms}
 """
 
 
-def sbatch(slurm: SlurmCluster, *options: str, user: str = USERS[0], script: str = "sleep 600") -> str:
+def sbatch(slurm: SlurmCluster, *options: str, user: str = USERS[0], script: str = WORKS) -> str:
     """Submit as an ordinary user."""
     return slurm.sbatch(f"--uid={user}", *options, script=script)
 
@@ -43,7 +43,7 @@ class House:
     folder: Path
     observe: bool = False
     cluster: str = CLUSTER
-    settings: str = "interval: 2s\n"
+    settings: str = "interval: 1s\n"
     path: str = ""
     plugin: bool = True
     service: Service | None = None

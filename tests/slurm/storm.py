@@ -10,35 +10,50 @@ import contextlib
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
-from mirab.backends.slurm.amounts import instant
 from mirab.backends.slurm.commands import look_up
-from mirab.backends.slurm.listings import bookings
-from mirab.backends.slurm.records import Booking
 from mirab.backends.slurm.seen import job_of
-from mirab.model.records import RunRow
 from mirab.model.units import WorkloadId
+from tests.slurm.aftermath import faults
 from tests.slurm.cluster import SlurmCluster, SlurmError, missing, program
-from tests.slurm.house import CLUSTER, USERS, House, sbatch
+from tests.slurm.house import USERS, House, sbatch
 
 MINIMUM_S = 4
+TOWN = """
+budgets:
+  red: {share: 20%}
+  blue: {share: 20%}
+  green: {share: 60%}
+policy: {window: 20s, margin: 2%, commitment_floor: 4s, guest_minimum: 1s, hold_review: 2s, review: 2s, cadence: 100ms}
+"""
+"""Green never comes, so that the others have more than their shares, and are stopped for whoever of them has less."""
 WRAPPER = '#!/bin/sh\n[ -e {flag} ] && sleep 8\nexec {real} "$@"\n'
 SETTLE_S = 300.0
-BACKLOG = 20
-"""Nothing is submitted while so many jobs wait: else a long storm leaves more than can end in the time after it."""
+BACKLOG = 4
+"""An account submits nothing while so many of its jobs wait: what there is ends, and it is owed when it comes again."""
 HEAL_S = 40.0
 """So often it is looked after a cluster on which something is left."""
 STATE_S = 8.0
 """Slurm writes its state down within so many seconds of a change."""
-WORK = "trap '' TERM\nsleep $(({seconds} / (1 + ${{SLURM_RESTART_COUNT:-0}})))"
-"""Ignores its notice, and has less to do each time: work that never saves anything need never end."""
+DEAF = "trap '' TERM USR1\nsleep {seconds}"
+"""Heeds neither its notice nor Slurm's first word: it is killed, after some eight seconds."""
+STUBBORN = "trap '' USR1\nexec sleep {seconds}"
+"""Does not heed its notice, and goes when it is stopped."""
+HEEDFUL = "trap 'exit 0' USR1\nsleep {seconds} & wait"
+"""Goes on its notice."""
+LESS = "$(({seconds} / (1 + 2 * ${{SLURM_RESTART_COUNT:-0}})))"
+"""It has less to do each time: work that never saves anything need never end."""
+PREEMPTIONS_A_MINUTE = 3
+"""At the least, so that the minimum is really tried."""
+LONG_ONES = 0.5
+"""So many of the jobs run long enough to be stopped for others."""
 
 
 @dataclass(eq=False)
@@ -70,13 +85,14 @@ class Storm:
                 self.slurm.run(*add, "user", user, f"account={account}", check=False)
         self.house.govern("red", "blue")
         self.house.launch()
+        self.slurm.wait_for((self.house.folder / "m.sock").exists, "the service")
 
     def blow(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         moves: list[tuple[Callable[[], None], int]] = [
-            (self.submit, 10), (self.submit_gang, 3), (self.submit_array, 1), (self.cancel, 3), (self.hold, 2),
-            (self.release, 2), (self.requeue, 3), (self.kill_controller, 1), (self.kill_node_daemon, 1),
-            (self.kill_service, 2), (self.stall, 1),
+            (self.submit, 10), (self.submit_gang, 2), (self.submit_array, 1), (self.burst, 8), (self.cancel, 2),
+            (self.hold, 1), (self.release, 3), (self.requeue, 3), (self.kill_controller, 1),
+            (self.kill_node_daemon, 1), (self.kill_service, 1), (self.stall, 1),
         ]  # fmt: skip
         while time.monotonic() < deadline:
             (move,) = self.dice.choices([move for move, _ in moves], [weight for _, weight in moves])
@@ -85,20 +101,39 @@ class Storm:
             time.sleep(self.dice.uniform(0.1, 1.2))
 
     # --- moves
-    def submit(self, *options: str, gpus: str = "") -> None:
-        red_has_a_day = len(self.done) // 15 % 2 == 0
-        (account,) = self.dice.choices(("red", "blue"), (5, 1) if red_has_a_day else (1, 5))
+    def submit(self, *options: str, gpus: str = "", account: str = "", seconds: int = 0) -> None:
+        red_has_a_day = len(self.done) // 12 % 2 == 0
+        account = account or self.dice.choices(("red", "blue"), (9, 1) if red_has_a_day else (1, 9))[0]
         gpus = gpus or self.dice.choice(("2", "4", "8", "8"))
+        longer = self.dice.random() < LONG_ONES
+        seconds = seconds or (self.dice.randint(20, 45) if longer else self.dice.randint(2, 12))
+        (work,) = self.dice.choices((DEAF, STUBBORN, HEEDFUL), (1, 3, 2))
         with contextlib.suppress(SlurmError):
-            if list(self.house.listed().values()).count("PENDING") >= BACKLOG:
+            if self._queue("PENDING")[account] >= BACKLOG:
                 return
             self.jobs.append(
                 sbatch(
                     self.slurm, *(options or ("-N1",)), f"--gpus-per-node={gpus}", "-A", account,
-                    f"--comment=mirab:min={MINIMUM_S}s,grace=1s", user=self.dice.choice(USERS),
-                    script=WORK.format(seconds=self.dice.randint(2, 12)),
+                    f"--comment=mirab:min={MINIMUM_S}s,grace=1s,signal=USR1", user=self.dice.choice(USERS),
+                    script=work.format(seconds=LESS.format(seconds=seconds)),
                 )
             )  # fmt: skip
+
+    def burst(self) -> None:
+        """A whole cluster's worth of short work at once, of the account that runs less now."""
+        with contextlib.suppress(SlurmError):
+            running = self._queue("RUNNING")
+            less = min(("red", "blue"), key=lambda account: running[account])
+            for _ in self.slurm.node_names:
+                self.submit(gpus="8", account=less, seconds=self.dice.randint(5, 10))
+
+    def _queue(self, state: str) -> Counter[str]:
+        """Nodes that jobs in this state have or ask for, by account."""
+        shown = self.slurm.run("squeue", "--noheader", "--array", f"--states={state}", "--format=%a %D")
+        found = Counter[str]()
+        for account, nodes in (row.split() for row in shown.splitlines()):
+            found[account] += int(nodes)
+        return found
 
     def submit_gang(self) -> None:
         self.submit(f"-N{self.dice.randint(2, 3)}", gpus="8")
@@ -159,7 +194,10 @@ class Storm:
 
     # --- after it
     def settle(self) -> None:
-        """Let everything end by itself; what users hold, they let go."""
+        """Users give up half of what waits, and let go what they hold; then everything is to end by itself."""
+        waiting = [job for job, state in self.house.listed().items() if state == "PENDING"]
+        if waiting:
+            self.slurm.run("scancel", *self.dice.sample(waiting, (len(waiting) + 1) // 2), check=False)
         for job in self.jobs:
             for user in USERS:
                 self.slurm.run("scontrol", "release", job, check=False, user=user)
@@ -186,8 +224,10 @@ class Storm:
 
         GPUs of a job that was completing when the controller was killed stay in use, of no job, until the controller
         starts anew while none completes (`job_res_rm_job: plugin still initializing`); a node on which a forgotten job
-        was begun again is drained for good (`Duplicate jobid`); and of a job whose node's daemon died while it was
-        launched it is asked only when the nodes register, minutes later or at the controller's start.
+        was begun again is drained for good (`Duplicate jobid`); of a job whose node's daemon died while it was
+        launched it is asked only when the nodes register, minutes later or at the controller's start; and of a job for
+        whose number it had asked the accounting when it was killed it takes no change any more (`the DB index is being
+        set`): that has to be submitted anew.
         """
         with contextlib.suppress(SlurmError):
             self.slurm.wait_for(lambda: "COMPLETING" not in self.house.listed().values(), "none to complete", 10)
@@ -197,6 +237,17 @@ class Storm:
             name, state, reason = row.split(maxsplit=2)
             if state.startswith(("drain", "down")) and not reason.startswith("mirab:"):
                 self.slurm.run("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
+        for job, state in self.house.listed().items():
+            if state == "PENDING" and self._is_numb(job):
+                self.slurm.run("scancel", job, check=False)
+
+    def _is_numb(self, job: str) -> bool:
+        """Whether Slurm takes no change of it, not even one that changes nothing."""
+        try:
+            self.slurm.run("scontrol", "update", f"JobId={job}", f"MailUser={USERS[0]}")
+        except SlurmError as error:
+            return "DB index" in str(error) or "not available right now" in str(error)
+        return False
 
     def stuck(self) -> str:
         """Jobs that have not ended, as Slurm and as mirab see them."""
@@ -214,20 +265,27 @@ class Storm:
         return f"seed {self.seed}; {' '.join(self.done)}\n{log.read_text()[-3000:]}"
 
     def faults(self) -> list[str]:
-        """What is not as it should be; each a sentence.
-
-        What had no nodes was no run: Slurm books a start for what was cancelled while it waited and then requeued.
-        """
+        """What is not as it should be; each a sentence, and what the journal says of the first ones."""
+        rows = self.house.rows()
         runs = [run for run in self.house.all_runs() if run.started_at is not None]
         *command, columns = look_up(self.jobs)
-        rows = self.slurm.run(*command, f"{columns},NodeList").splitlines()
-        listing = "\n".join(row for row in rows if not row.endswith("|None assigned"))
-        books = [each for each in bookings(listing) if each.ended_at is not None and each.ended_at > each.started_at]
-        ends = beginless(listing)
-        found = [*self._against_the_books(runs, books, ends), *self._contracts(runs), *self._twice(runs)]
+        listing = self.slurm.run(*command, f"{columns},NodeList")
+        found = faults(self.jobs, rows, runs, listing, MINIMUM_S)
         self.counted = Counter(run.outcome or "" for run in runs)
         told = [fault.partition(" ")[0].partition(".")[0] for fault in [*found[:2], *found[-2:]]]
         return found + [line for name in told for line in self._told_of(name, job_of(WorkloadId(name)))]
+
+    def account(self) -> str:
+        """What there was, for people."""
+        ends = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counted.items()))
+        moves = Counter(self.done)
+        timeouts = (self.house.folder / "serve.log").read_text().count("did not answer within")
+        return (
+            f"{len(self.jobs)} jobs and arrays, {sum(self.counted.values())} runs in the ledger: {ends}\n"
+            f"slurmctld killed {moves['kill_controller']} times, slurmd {moves['kill_node_daemon']}, "
+            f"mirab {moves['kill_service']}; commands that timed out: {timeouts} (stalled {moves['stall']} times); "
+            f"users: {moves['cancel']} scancel, {moves['hold']} hold, {moves['requeue']} requeue"
+        )
 
     def _told_of(self, workload: str, job: str) -> list[str]:
         """What the journal says of a job, and the accounting."""
@@ -235,81 +293,21 @@ class Storm:
             said = [f"{seq} {facts} {plan}" for seq, facts, plan in store.decisions(limit=50, mentioning=workload)]
         return [*said, self.slurm.run(*look_up([job]))]
 
-    def _against_the_books(
-        self, runs: list[RunRow], books: list[Booking], ends: Mapping[str, Sequence[int]]
-    ) -> list[str]:
-        found: list[str] = []
-        left = {run.id: run for run in runs}
-        for book in books:
-            assert book.ended_at is not None
-            took = (book.ended_at - book.started_at) / 1000
-            match = next((run for run in left.values() if _same(run, book)), None)
-            if match is None:
-                found.append(f"{book.job} ran from {book.started_at} for {took} s ({book.state}): not in the ledger")
-                continue
-            del left[match.id]
-            ours = ((match.ended_at or 0) - (match.started_at or 0)) / 1000
-            if abs(ours - took) > 1 and not _requeued_after_its_end(match, book):
-                found.append(f"{match.id} ({match.outcome}): ledger {ours} s, accounting {took} s ({book.state})")
-        return found + [
-            f"{run.id} from {run.started_at} to {run.ended_at} ({run.outcome}) is in no book"
-            for run in left.values()
-            if (run.ended_at or 0) - (run.started_at or 0) > 1000
-            and not any(abs((run.ended_at or 0) - end) <= 1000 for end in ends.get(job_of(run.workload_id), ()))
-        ]
-
-    @staticmethod
-    def _contracts(runs: list[RunRow]) -> list[str]:
-        return [
-            f"{run.id} was stopped inside its minimum"
-            for run in runs
-            if run.outcome == "PREEMPTED" and (run.ended_at or 0) - (run.started_at or 0) < MINIMUM_S * 1000 - 1000
-        ]
-
-    @staticmethod
-    def _twice(runs: list[RunRow]) -> list[str]:
-        found = []
-        spans = sorted((job_of(run.workload_id), run.started_at or 0, run.ended_at or 0, run.id) for run in runs)
-        for (job, _, ended, first), (other, started, _, second) in pairwise(spans):
-            if job == other and started < ended - 1000:
-                found.append(f"{second} began before {first} had ended")
-        return found + [f"{run.id} never ended" for run in runs if run.ended_at is None]
-
-
-def beginless(listing: str) -> dict[str, list[int]]:
-    """Ends, by job, that Slurm has booked without their begins: those were lost with its controller."""
-    found: dict[str, list[int]] = {}
-    for job, _, _, began, ended, *_ in (row.split("|") for row in listing.splitlines()):
-        if instant(began) is None and (end := instant(ended)) is not None:
-            found.setdefault(job, []).append(end)
-    return found
-
-
-def _requeued_after_its_end(run: RunRow, book: Booking) -> bool:
-    """Slurm then writes the requeue over the end that it had booked: the accounting is wrong, not the ledger."""
-    itself = run.outcome in ("COMPLETED", "FAILED", "CANCELLED")
-    on_notice = run.outcome == "PREEMPTED" and (run.ended_at or 0) < (book.ended_at or 0)
-    return book.state == "REQUEUED" and (itself or on_notice)
-
-
-def _same(run: RunRow, book: Booking) -> bool:
-    return job_of(run.workload_id) == book.job and abs((run.started_at or 0) - book.started_at) <= 1000
-
 
 def storm(slurm: SlurmCluster, folder: Path, seed: int, seconds: float) -> list[str]:
     """Blow so long, let it settle, and say what is wrong then."""
-    quick = CLUSTER.replace("window: 10m", "window: 2m")
-    house = House(slurm, folder, settings="interval: 2s\ntimeout: 5s\n", cluster=quick)
+    house = House(slurm, folder, settings="interval: 2s\ntimeout: 7s\n", cluster=TOWN)
     made = Storm(slurm, house, seed)
     try:
         made.prepare()
         made.blow(seconds)
         made.settle()
-        time.sleep(2)
-        faults = made.faults()
-        ends = ", ".join(f"{count} {outcome}" for outcome, count in sorted(made.counted.items()))
-        print(f"{sum(made.counted.values())} runs in the ledger: {ends}")
-        return [*faults, made.words()] if faults else []
+        found = made.faults()
+        print(made.account())
+        least = round(seconds * PREEMPTIONS_A_MINUTE / 60)
+        if made.counted["PREEMPTED"] < least:
+            found.append(f"{made.counted['PREEMPTED']} runs were stopped for others: less than {least} is no test")
+        return [*found, made.words()] if found else []
     finally:
         house.kill()
         slurm.governed.unlink(missing_ok=True)
@@ -321,6 +319,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", type=Path, metavar="DIR", help="Copy the logs and mirab's folder there in the end.")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     absent = missing(accounting=True)
     if absent:
         print(f"skipped: {absent}")

@@ -25,15 +25,16 @@ STOP = Preempt(RunId("1.1"), 2 * SECOND, DrainedFrom(NAMES[0], ""))
 
 
 class Notes(Runner):
-    """Runs nothing."""
+    """Runs nothing. `refuses`: what is said to every change of a job."""
 
     def __init__(self) -> None:
         super().__init__()
         self.written: list[Command] = []
+        self.refuses = ""
 
     def write(self, commands: Sequence[Command]) -> list[str]:
         self.written += commands
-        return [""] * len(commands)
+        return [self.refuses] * len(commands)
 
     @property
     def words(self) -> list[str]:
@@ -123,3 +124,26 @@ def test_what_hangs_is_held_before_it_is_taken_back(reason: str, told: str) -> N
     assert desk.notes.words[-1].startswith("scontrol update JobId=1 Priority=0") and not desk.told
     desk.look(job(placed=True, reason="JobHeldAdmin"))
     assert [type(fact).__name__ for fact in desk.told] == [told]
+
+
+BUSY = "scontrol update JobId=1: Job update not available right now, the DB index is being set, try again in a bit"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [(BUSY, "ActionRefused"), ("scontrol did not answer within 30 s", "RunEnded")],
+)
+def test_a_job_of_which_slurm_takes_no_change_gives_its_nodes_back(refusal: str, told: str) -> None:
+    """As when the controller was killed while it asked its database for the job: it never gets over that."""
+    desk = Desk()
+    desk.notes.refuses = refusal
+    desk.look(job())
+    desk.errands.do([START])
+    assert [words.split()[1] for words in desk.notes.words] == ["update"], "not let go without its nodes"
+    desk.look(job())
+    assert not desk.told and len(desk.notes.written) == 2
+    desk.now += 21 * SECOND
+    desk.notes.refuses = "" if told == "RunEnded" else refusal
+    desk.look(job())
+    assert [type(fact).__name__ for fact in desk.told] == [told]
+    assert ("Priority=0" in desk.notes.words[-1]) is (told == "RunEnded"), "what may have been heard is taken back"

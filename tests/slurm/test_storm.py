@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.slurm.cluster import SlurmCluster
-from tests.slurm.storm import storm
+from tests.slurm.programs import Programs
 
 pytestmark = pytest.mark.slow
 
 
-def test_the_ledger_is_what_the_accounting_says(slurm_with_accounts: SlurmCluster, tmp_path: Path) -> None:
-    faults = storm(slurm_with_accounts, tmp_path / "mirab", seed=4, seconds=120)
-    assert not faults, "\n".join(faults)
+def test_the_ledger_is_what_the_accounting_says(programs: Programs) -> None:
+    code, said = programs.come_of("storm")
+    assert code == 0 and "no faults" in said, said

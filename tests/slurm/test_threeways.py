@@ -6,17 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.fileform import read_scenario
-from tests.slurm.cluster import SlurmCluster
-from tests.slurm.threeways import same_order, three_ways
-
-FILES = sorted((Path(__file__).parents[1] / "scenarios" / "lines").glob("ways-*.txt"))
+from tests.slurm.programs import FILES, Programs
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_same_decisions_in_the_same_order(path: Path, slurm: SlurmCluster, tmp_path: Path) -> None:
-    scenario = read_scenario(path)
-    found = three_ways(scenario, slurm, tmp_path)
-    assert len(found) == 3 and found["replay"] and not same_order(scenario, found)
+def test_the_same_decisions_in_the_same_order(path: Path, programs: Programs) -> None:
+    code, said = programs.come_of(path.stem)
+    assert code == 0 and said.rstrip().endswith("the same decisions in the same order"), said

@@ -101,6 +101,17 @@ def test_a_run_that_slurm_started_by_itself_is_adopted_with_its_minimum() -> Non
     assert isinstance(told[-1], facts.RunAdopted) and told[-1].min_runtime == FOREVER
 
 
+def test_a_run_that_slurm_began_elsewhere_is_slurms_own() -> None:
+    """Let go without its nodes, as when Slurm took one command and not the one before."""
+    story = Story(tracker())
+    story.look(job())
+    released(story)
+    told = story.look(replace(runs(T0 + 12 * SECOND), node_names=NAMES[1:2]))
+    assert kinds(told) == ["RunEnded", "RunAdopted"]
+    assert isinstance(told[0], facts.RunEnded) and told[0].outcome is Outcome.REQUEUED
+    assert isinstance(told[1], facts.RunAdopted) and (told[1].run_id, told[1].allocation.mask) == (RunId("1.2"), 2)
+
+
 def test_between_two_looks_a_job_came_ran_and_ended() -> None:
     told = Story(tracker()).look(ended("FAILED", exit_code=3))
     assert kinds(told) == ["WorkloadSubmitted", "RunAdopted", "RunEnded"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -242,6 +243,7 @@ def main() -> int:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--hour", type=float, default=HOUR_S, help="Seconds that an hour of a file takes.")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     absent = missing()
     if absent:
         raise SystemExit(f"skipped: {absent}")

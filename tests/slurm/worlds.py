@@ -26,7 +26,8 @@ from tests.slurm.house import USERS, House, clear, sbatch
 AS_THEY_ARE = frozenset({"cadence", "start_timeout", "stop_timeout"})
 """Settings that are about engines, which do not go faster."""
 ROOT = Principal("root", (Grant("admin", ""),), "unix uid=0", uid=0, gid=0)
-WORK = "trap '' TERM; sleep {seconds}"
+WORK = "trap '' {notice}; exec sleep {seconds}"
+"""Does not heed its notice: it goes on until it is stopped."""
 
 
 class World(Protocol):
@@ -55,9 +56,8 @@ class Wish:
     after: tuple[str, ...]
     at_most: int
 
-    @property
-    def script(self) -> str:
-        return WORK.format(seconds="100000" if self.run is None else f"{self.run / SECOND:g}")
+    def script(self, notice: str) -> str:
+        return WORK.format(notice=notice, seconds="100000" if self.run is None else f"{self.run / SECOND:g}")
 
 
 def cluster_file(scenario: Scenario, scale: float) -> str:
@@ -89,7 +89,7 @@ class LocalWorld:
 
     def submit(self, wish: Wish) -> Sequence[str]:
         form = SubmitForm(
-            wish.account, "way", argv=("/bin/sh", "-c", wish.script), cwd=str(self.folder),
+            wish.account, "way", argv=("/bin/sh", "-c", wish.script("TERM")), cwd=str(self.folder),
             environment={"PATH": "/usr/bin:/bin"}, nodes=wish.nodes, gpus_per_node=wish.gpus,
             min_runtime=f"{wish.minimum}ms", grace=f"{wish.grace}ms", output="/dev/null",
             array=f"1-{wish.count}%{wish.at_most}" if wish.at_most else "",
@@ -115,12 +115,12 @@ class SlurmWorld:
 
     def submit(self, wish: Wish) -> Sequence[str]:
         options = [f"-N{wish.nodes}", f"--gpus-per-node={wish.gpus}", "-A", wish.account,
-                   f"--comment=mirab:min={wish.minimum}ms,grace={wish.grace}ms"]  # fmt: skip
+                   f"--comment=mirab:min={wish.minimum}ms,grace={wish.grace}ms,signal=USR1"]  # fmt: skip
         if wish.at_most:
             options.append(f"--array=1-{wish.count}%{wish.at_most}")
         if wish.after:
             options.append(f"--dependency=afterok:{':'.join(_whole(wish.after))}")
-        job = sbatch(self.house.slurm, *options, script=wish.script, user=wish.user or USERS[0])
+        job = sbatch(self.house.slurm, *options, script=wish.script("USR1"), user=wish.user or USERS[0])
         return [f"{job}_{task}" for task in range(1, wish.count + 1)] if wish.at_most else [job]
 
     def cancel(self, job: str) -> None:

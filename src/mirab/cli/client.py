@@ -160,6 +160,14 @@ class Client:
         finally:
             self.close()
 
+    def unready(self) -> str:
+        """Why the service that answers does not decide and record; "" = it does."""
+        try:
+            _data(self._answered(Request("GET", "/readyz"), ANSWER_S), self.address)
+        except UnreachableError as error:
+            return str(error)
+        return ""
+
     def clock_skew(self) -> float | None:
         """Seconds that the server's clock was ahead of ours at its last answer, to a second; None = it did not say."""
         from email.utils import parsedate_to_datetime

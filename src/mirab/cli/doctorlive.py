@@ -38,6 +38,8 @@ def look_at_service(server: str | None) -> Iterator[Check]:
 def _answers(client: Client) -> Iterator[Check]:
     version = client.get("/version")
     yield check("server", True, f"mirab {version['version']} at {client.address}{_since(version)}")
+    if unready := client.unready():
+        yield check("its decisions", False, unready)
     skew = client.clock_skew()
     if skew is not None:
         off = "with ours" if abs(skew) <= SKEW_S else f"{span(abs(skew))} {'ahead of' if skew > 0 else 'behind'} ours"

@@ -189,12 +189,15 @@ def _tried(tried: Tried, trace: Trace) -> dict[str, Any]:
 
 
 def _notes(trace: Trace, after: Trace) -> list[str]:
+    from mirab.study.closing import closed_told, dropped_told
     from mirab.study.formats import plural
 
+    notes = dropped_told(trace.budgets, after.budgets) + closed_told(trace.budgets, after.budgets, after.arrivals)
     late = [change for change in after.budget_changes if change.at >= trace.ends_at]
-    if not late:
-        return []
-    return [f"{plural(len(late), 'change')} of budgets to come after the end of the log did not take effect in it."]
+    if late:
+        changes = plural(len(late), "change")
+        notes.append(f"{changes} of budgets to come after the end of the log did not take effect in it.")
+    return notes
 
 
 def _write(sides: tuple[Side, Side], question: Question, output: OutputChoice) -> None:

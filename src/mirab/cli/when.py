@@ -57,7 +57,8 @@ def command(client: Client, jobs: tuple[str, ...], flags: Flags, calibration: bo
         ids = [job["id"] for name in parse_ids(jobs) for job in jobs_of(client, name)]
         answers = [_answer(client, job_id, quiet=as_json) for job_id in ids]
     else:
-        answers = [client.post("/when", request_of(client, Work("when", argv=("true",)), flags, environment={}))]
+        body = request_of(client, Work("when", argv=("true",)), flags, environment={})
+        answers = [_of_request(client, body, quiet=as_json)]
     if as_json:
         emit(to_json({"jobs": answers}))
     else:
@@ -77,6 +78,17 @@ def _answer(client: Client, job_id: str, quiet: bool) -> Answer:
     return own
 
 
+def _of_request(client: Client, body: dict[str, Any], quiet: bool) -> Answer:
+    """The same of a request that nobody has submitted."""
+    if not quiet:
+        first: Answer = client.post("/when", body, query={"wait": 0})
+        if not first.get("stands_in"):
+            return first
+        say("\n".join(lines_of(first)))
+    own: Answer = client.post("/when", body)
+    return own
+
+
 def lines_of(answer: Answer) -> Iterator[str]:
     """The answer as lines."""
     lead = f"{answer['id']}: " if answer["id"] else ""
@@ -85,7 +97,7 @@ def lines_of(answer: Answer) -> Iterator[str]:
         return
     yield from _wrap(answer["because"], "  ")
     yield from _wrap(answer["trust"], "  ")
-    if answer["id"]:
+    if answer["id"] or answer.get("stands_in"):
         yield from _wrap(f"looked forward {span(answer['age_s'])} ago", "  ")
 
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from mirab.core.nodes import Bank, without
 from mirab.core.queues import Queue
+from mirab.core.reservations import barred
 from mirab.core.runs import Run
 from mirab.core.trial import Trial
 from mirab.model.plans import Hold
@@ -288,8 +289,10 @@ def coming_free(trial: Trial, queue: Queue) -> Clearing | None:
     if queue.info.nodes > 1:
         return None
     for number, width in queue.info.pairs:
-        for node, slots in _coming(trial, number):
-            if slots >= width:
+        coming = _coming(trial, number)
+        closed = barred(trial, queue, number) if coming and trial.state.reserved else 0
+        for node, slots in coming:
+            if slots >= width and not closed >> node & 1:
                 return Clearing(number, 1 << node, width, ())
     return None
 

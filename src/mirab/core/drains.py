@@ -13,12 +13,14 @@ from mirab.model.units import Instant, NodeName
 
 def serve_drains(trial: Trial) -> None:
     """Undo, begin, press and finish drains, in the order of the nodes."""
-    sick = [(place, state) for place, state in trial.state.troubled.items() if state.counts_what_runs]
-    if not sick:
+    troubled = trial.state.troubled
+    places = [place for place, state in troubled.items() if state.counts_what_runs]
+    if not places:
         return
-    sick.sort(key=_place)
-    draining = sum([state.health is Health.DRAINING for _, state in sick])
-    for place, state in sick:
+    places.sort()
+    draining = sum([troubled[place].health is Health.DRAINING for place in places])
+    for place in places:
+        state = troubled[place]
         if state.healthy_again:
             trial.actions.append(Resume(_name(trial, place)))
             trial.node_returns(place)
@@ -30,10 +32,6 @@ def serve_drains(trial: Trial) -> None:
                 draining += 1
                 trial.actions.append(Drain(node, _stop_at(trial, state), state.cause))
                 _drain(trial, place, state)
-
-
-def _place(entry: tuple[tuple[int, int], NodeState]) -> tuple[int, int]:
-    return entry[0]
 
 
 def _name(trial: Trial, place: tuple[int, int]) -> NodeName:
@@ -63,12 +61,19 @@ def _stop_at(trial: Trial, state: NodeState) -> Instant | None:
     """The latest remaining minimum on the node: so no GPU of it idles while another run has hours left."""
     if trial.policy.drains != "contract":
         return None
-    return max([run.unprotected_at for run in state.runs.values()], default=trial.now)
+    return _last_minimum(state) if state.runs else trial.now
+
+
+def _last_minimum(state: NodeState) -> Instant:
+    last = 0
+    for run in state.runs.values():
+        last = max(last, run.unprotected_at)
+    return last
 
 
 def _press(trial: Trial, node: NodeName, state: NodeState) -> None:
     """Stop everything on the node at the shared instant; call a human for what does not go."""
-    at = max(_stop_at(trial, state) or trial.now, paused_until(trial.state, node))
+    at = max(_last_minimum(state), paused_until(trial.state, node))
     if trial.now < at:
         trial.wake(at)
         return

@@ -75,8 +75,10 @@ def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> 
     if own != hold.mask:
         if hold.claim or not trial.policy.contract or free.bit_count() < shape.nodes:
             return False
-        own |= free & trial.open_nodes(hold.pool, queue.info, queue.user.account)
-        if own.bit_count() < shape.nodes:
+        *inside, outside = trial.rooms(hold.pool, queue.info, queue.user.account)
+        rooms = [*(free & room for room in inside), own | free & outside]
+        own = next((room for room in rooms if room.bit_count() >= shape.nodes), 0)
+        if not own:
             return False
     mask = choose(bank, own, shape, hold.slots_per_node)
     if not mask:

@@ -55,10 +55,8 @@ def _enter_ledgers(state: State) -> None:
     for run in state.runs.values():
         if ledger_of(run.account.path) != state.by_pool[run.allocation.pool]:
             _count_there(state, run, state.account_on(run.allocation.pool, run.account.path))
-    for reservation_id, (account, rate) in state.charging.items():
-        pool = state.reserved[reservation_id].pool
-        if ledger_of(account.path) != state.by_pool[pool]:
-            _charge_there(state, reservation_id, rate, account, state.account_on(pool, account.path))
+    for reservation_id in state.charging:
+        charge_elsewhere(state, reservation_id)
     for each in state.accounts.values():
         each.gpus = 0
     for run in state.runs.values():
@@ -85,6 +83,14 @@ def _count_there(state: State, run: Run, account: Account | None) -> None:
         state.commit_charge(run, until)
     if exposed:
         state.expose(run)
+
+
+def charge_elsewhere(state: State, reservation_id: str) -> None:
+    """If a reservation is charged in another ledger than that of its pool, it is charged there from now on."""
+    account, rate = state.charging.get(reservation_id, (None, 0))
+    pool = state.reserved[reservation_id].pool
+    if account is not None and ledger_of(account.path) != state.by_pool[pool]:
+        _charge_there(state, reservation_id, rate, account, state.account_on(pool, account.path))
 
 
 def _charge_there(state: State, reservation_id: str, rate: int, old: Account, account: Account | None) -> None:

@@ -38,6 +38,7 @@ class Space:
     Attributes:
         news: whether anything was freed since the last decision; if not, what was blocked is blocked still.
         fresh: by pool, the nodes on which this decision itself starts something.
+        given_nodes: by pool, all nodes of which it has given slots away.
         holds: those in force, with what this decision has granted and released.
     """
 
@@ -49,6 +50,7 @@ class Space:
         self.usable: list[NodeMask] = list(state.usable)
         self.banks: list[Bank] = list(state.banks)
         self.fresh: list[list[NodeMask]] = [[] for _ in state.banks]
+        self.given_nodes: list[NodeMask] = [0] * len(state.banks)
         self.holds: dict[WorkloadId, Hold] = dict(state.holds)
         self._kept: list[list[Kept]] | None = None
         self._free: list[int | None] = [None] * len(self.banks)
@@ -283,6 +285,8 @@ class Space:
         self._forget(given.pool)
         self._closing.clear()
         self.fresh[given.pool].append(given.mask)
+        if given.slots_per_node:
+            self.given_nodes[given.pool] |= given.mask
 
     def _forget(self, number: int) -> None:
         self._wide[number] = []

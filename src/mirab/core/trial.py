@@ -41,7 +41,7 @@ from mirab.model.units import (
 
 if TYPE_CHECKING:
     from mirab.core.clearing import NoClearing
-    from mirab.core.reach import Reach
+    from mirab.core.reach import Occupied, Reach
 
 
 class Trial(Standings):
@@ -50,6 +50,7 @@ class Trial(Standings):
     Attributes:
         surveyed: it asks for all that waits whose runs might be stopped; reviewing: because it is time to.
         taken: how many of a queue's entries are dealt with.
+        occupied: which nodes are taken by whose runs, once somebody has asked.
         reaches: how far it would reach to stop the runs of some leaves, as things stand.
         no_room_inside: who, at a cap, can stop nobody of the account.
         passed_over: queues that wait at a cap: others go on, whatever the order.
@@ -73,6 +74,7 @@ class Trial(Standings):
         self._given_gpus: dict[Account, int] = {}
         self.no_room_inside: dict[tuple[User, Size, Charge], None] = {}
         self.passed_over: dict[Queue, None] = {}
+        self.occupied: Occupied | None = None
         self.reaches: dict[tuple[Window | None, tuple[Account, ...]], Reach | None] = {}
         self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
         self.coming: dict[int, list[tuple[int, int]]] = {}
@@ -89,9 +91,9 @@ class Trial(Standings):
         run_id = RunId(f"{workload_id}.{pending.attempt}")
         minimum = self._minimum(queue)
         entry = self.kept_entry(given.pool, given.mask) if self.kept[given.pool] else None
-        inside = entry is not None and not without(given.mask, entry.mask)
-        if entry is not None and entry.reservation_id and inside and covers(entry.account or "/", leaf.home.path):
-            reason = Reserved(entry.reservation_id)
+        prepaid = None if entry is None else self._prepaid(given, leaf)
+        if prepaid is not None:
+            reason = Reserved(prepaid)
         elif entry is not None and entry.holder != workload_id:
             reason = OnHeldNodes(entry.holder, entry.until)
             self.wake(entry.until - min(info.shape.grace, self.policy.grace_max))
@@ -110,6 +112,17 @@ class Trial(Standings):
             self._given_gpus[account] = self._given_gpus.get(account, 0) + info.shape.gpus
         if info.charged:
             self.wake(self.now + minimum)
+
+    def _prepaid(self, given: Allocation, leaf: Account) -> str | None:
+        """The reservation that pays for a start that is wholly inside it, also where room had to be made first."""
+        for entry in self.kept[given.pool]:
+            if (
+                entry.reservation_id
+                and not without(given.mask, entry.mask)
+                and covers(entry.account or "/", leaf.home.path)
+            ):
+                return entry.reservation_id
+        return None
 
     def gpus_used(self, account: Account) -> int:
         """GPUs that run in an account with a cap, or will from now on."""

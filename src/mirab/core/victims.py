@@ -6,10 +6,10 @@ A run may be stopped for a workload only if its minimum is over, and it is uncha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from mirab.core.queues import Pending, Queue, ShapeInfo
-from mirab.core.reach import Reach, around
+from mirab.core.reach import Reach, around, stoppable
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
@@ -46,7 +46,7 @@ def takers(trial: Trial) -> list[Queue]:
     runs = _newly_wanted(trial)
     if not runs:
         return []
-    near = Reach(trial, _all_of(trial, trial.state.exposed_leaves), around(runs))
+    near = Reach(trial, trial.state.exposed_leaves, among=around(runs))
     found: list[Queue] = []
     for leaf in trial.state.accounts.values():
         if not leaf.shapes or not _may_take_any(trial, leaf, 0, runs):
@@ -98,12 +98,31 @@ def reach_of(trial: Trial, leaf: Account, added: Charge) -> Reach | None:
 
 
 def _reach(trial: Trial, leaf: Account, those: tuple[Account, ...]) -> Reach | None:
-    key = (leaf.window if trial.state.divided else None, those)
+    state = trial.state
+    key = (leaf.window if state.divided else None, those)
     if key not in trial.reaches:
-        runs = _all_of(trial, those) if trial.policy.preemption == "budget" else _unprotected(trial)
-        runs = _beside(trial, leaf, runs)
-        trial.reaches[key] = Reach(trial, runs) if runs else None
+        reach = None
+        if state.divided:
+            reach = _reach_beside(trial, leaf, those)
+        elif trial.policy.preemption == "budget":
+            if those or state.uncharged_runs or state.orphans:
+                reach = Reach(trial, those)
+        elif state.exposed_leaves or state.uncharged_runs:
+            reach = Reach(trial, state.exposed_leaves, orphans=False)
+        trial.reaches[key] = reach
     return trial.reaches[key]
+
+
+def _reach_beside(trial: Trial, leaf: Account, those: tuple[Account, ...]) -> Reach | None:
+    """The same within the leaf's ledger."""
+    by_budget, pools = trial.policy.preemption == "budget", trial.state.pools_beside(leaf)
+    leaves: Collection[Account] = those if by_budget else trial.state.exposed_leaves
+    runs = len(_beside(trial, leaf, stoppable(trial.state, leaves, orphans=by_budget)))
+    if not runs:
+        return None
+    reach = Reach(trial, leaves, by_budget, among={number: trial.usable[number] for number in pools})
+    reach.runs = runs
+    return reach
 
 
 def _beside(trial: Trial, leaf: Account, runs: list[Run]) -> list[Run]:
@@ -111,14 +130,7 @@ def _beside(trial: Trial, leaf: Account, runs: list[Run]) -> list[Run]:
     if not trial.state.divided:
         return runs
     pools = trial.state.pools_beside(leaf)
-    return [run for run in runs if run.allocation.pool in pools]
-
-
-def _all_of(trial: Trial, leaves: Iterable[Account]) -> list[Run]:
-    """Runs past their minimum of some leaves, and those that all charged work may stop."""
-    state = trial.state
-    exposed = (run for leaf in leaves for run in leaf.exposed.values())
-    return [*state.orphans.values(), *state.uncharged_runs.values(), *exposed]
+    return [run for run in runs if run.pool in pools]
 
 
 def _newly_wanted(trial: Trial) -> list[Run]:
@@ -139,11 +151,6 @@ def _wanted(trial: Trial, leaf: Account) -> bool:
             if other is not account and other.waiting and trial.ratio(other) * (1000 + trial.policy.margin) <= bound:
                 return True
     return leaf.waiting > 0
-
-
-def _unprotected(trial: Trial) -> list[Run]:
-    state = trial.state
-    return [*state.uncharged_runs.values(), *(run for leaf in state.exposed_leaves for run in leaf.exposed.values())]
 
 
 def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
@@ -215,6 +222,6 @@ def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
 def _of_lower_priority(trial: Trial, pending: Pending) -> list[Run]:
     return [
         run
-        for run in _unprotected(trial)
+        for run in stoppable(trial.state, trial.state.exposed_leaves, orphans=False)
         if run.workload.priority < pending.workload.priority and run.id not in trial.stopped
     ]

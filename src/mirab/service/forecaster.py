@@ -286,12 +286,16 @@ class Forecaster:
         """For one that came in since the newest batch, the forecast that is nearest to its own: that of the last job in
         the batch of its account and class, else of its class. None = there is none like it.
         """
+        with self._live.reading() as state:
+            pending = state.pending.get(workload)
+            return None if pending is None else self.alike(state, pending.workload)
+
+    def alike(self, state: State, workload: Workload) -> tuple[Forecast, Batch] | None:
+        """The same for one that nobody has submitted, while the state is held."""
         batch = self.latest
-        with self._live.reading() as state, self._lock:
-            if workload not in state.pending or workload in batch.kinds:
-                return None
-            found = _like(state, batch, state.pending[workload].workload, self._history)
-        told = None if found is None else batch.of(found)
+        with self._lock:
+            found = _like(state, batch, workload, self._history)
+        told = None if found is None or workload.id in batch.kinds else batch.of(found)
         return None if told is None else (told, batch)
 
     # --- predictions ------------------------------------------------------------------------------------------------
@@ -317,13 +321,16 @@ class Forecaster:
 def _like(state: State, batch: Batch, one: Workload, history: History) -> WorkloadId | None:
     """The last of the account and class of `one` in the batch that still waits, else the last of its class.
 
-    None for which nodes are kept or cleared: that is theirs alone.
+    None for which nodes are kept or cleared: that is theirs alone; none that waits for GPUs where `one` does not.
     """
     kind, distant = history.kind_of(one), None
     for each in reversed(batch.kinds):
-        told = batch.forecasts.get(each)
-        if batch.kinds[each] == kind and each in state.pending and (told is None or told.bound is None):
-            if state.pending[each].workload.account == one.account:
+        told, pending = batch.forecasts.get(each), state.pending.get(each)
+        if pending is None or batch.kinds[each] != kind or (told is not None and told.bound is not None):
+            continue
+        other = pending.workload
+        if bool(other.shape.gpus_per_node) == bool(one.shape.gpus_per_node):
+            if other.account == one.account:
                 return each
             distant = distant or each
     return distant

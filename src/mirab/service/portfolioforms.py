@@ -115,7 +115,7 @@ Days = Annotated[int, whole(1, 90)]
 
 
 class TrialWanted(Request):
-    """A whole tree of budgets to try; what it leaves out is closed."""
+    """A whole tree of budgets to try. One that leaves an account out is refused: what is to be closed is to be said."""
 
     budgets: Annotated[dict[Name, BudgetNode] | Text, Field(description="As in the cluster file, or its YAML.")]
     days: Days = 14

@@ -24,6 +24,8 @@ from mirab.service.snapshot import SnapshotError, fingerprint, freeze, thaw
 CRASHES = "crashes.json"
 OFTEN = 3
 """So many ends for the same reason, each within `LATELY` after the one before, are no accident."""
+DOUBTFUL = 2
+"""After so many of them the next start reads the whole journal instead of a snapshot."""
 LATELY: Duration = HOUR
 
 log = structlog.get_logger("mirab.recover")
@@ -91,16 +93,19 @@ class Recovered:
     changes: list[Event] = field(default_factory=list)
 
 
-def recover(journal: Journal, wanted: Wanted, defaults: Beginning) -> Recovered:
+def recover(journal: Journal, wanted: Wanted, defaults: Beginning, *, snapshot: bool = True) -> Recovered:
     """The state of the journal, or a new one from what is wanted (and the defaults) if nothing has been recorded.
+
+    `snapshot`: one may be used; without, the whole journal is read.
 
     Raises:
         RecoverError: a record cannot be folded, or what is wanted cannot follow from what there is.
     """
+    fingerprint()  # now, of what this process has loaded: an upgrade replaces the files while it runs
     began = _beginning(journal)
     if began is None:
         return _begin(journal, wanted, defaults)
-    found = _from_snapshot(journal) or Recovered(
+    found = (_from_snapshot(journal) if snapshot else None) or Recovered(
         State(began.cluster, began.budgets, began.policy, now=began.at), Intents(), 0
     )
     _replay(journal, found)
@@ -221,19 +226,25 @@ def _nameless(cluster: Cluster | None) -> list[Pool]:
 # --- ends for the same reason ----------------------------------------------------------------------------------------
 def note_crash(folder: Path, error: str, now: Instant) -> int:
     """Count an end for this reason, and return how often it has been one within `LATELY`, without another between."""
-    count = _crashes(folder, error, now) + 1
+    last, before = _crashes(folder, now)
+    count = before + 1 if last == error else 1
     text = json.dumps({"error": error, "count": count, "at": now})
     (folder / CRASHES).write_text(text, encoding="utf-8")
     return count
 
 
-def _crashes(folder: Path, error: str, now: Instant) -> int:
+def crashing(folder: Path, now: Instant) -> bool:
+    """Whether it has ended again and again for one reason: a snapshot may be to blame, the journal is not."""
+    return _crashes(folder, now)[1] >= DOUBTFUL
+
+
+def _crashes(folder: Path, now: Instant) -> tuple[str, int]:
+    """The reason of the last end, and how often it has been one; ("", 0) = there was none lately."""
     try:
         noted = json.loads((folder / CRASHES).read_text(encoding="utf-8"))
-        same = noted["error"] == error and now - int(noted["at"]) <= LATELY
-        return int(noted["count"]) if same else 0
+        return (str(noted["error"]), int(noted["count"])) if now - int(noted["at"]) <= LATELY else ("", 0)
     except (OSError, ValueError, TypeError, LookupError):
-        return 0
+        return "", 0
 
 
 def crash_advice(count: int, seq: int, fact: str) -> str:

@@ -33,6 +33,7 @@ from mirab.service.recover import (
     Recovered,
     RecoverError,
     crash_advice,
+    crashing,
     keep_snapshot,
     note_crash,
     recover,
@@ -258,7 +259,10 @@ def assemble(config: ServeConfig, wrap: Callable[[LiveEngine], LiveEngine] = lam
         begun = monotonic()
         _check_leftovers(config, store)
         there = _cluster_of_engine(config, store)
-        found = recover(store, wanted, defaults(wanted, clock.now(), there))
+        doubted = crashing(config.state_dir, clock.now())
+        if doubted:
+            log.warning("snapshot.left_aside", hint="it has stopped again and again: the whole journal is read instead")
+        found = recover(store, wanted, defaults(wanted, clock.now(), there), snapshot=not doubted)
         found.changes += approvals(file, found.state, clock.now())
         log.info(
             "recovered", epoch=epoch, seq=found.seq, replayed=found.replayed, jobs_waiting=len(found.state.pending),

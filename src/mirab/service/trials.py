@@ -27,6 +27,7 @@ from mirab.model.units import HOUR, SECOND, Duration, Instant
 from mirab.store import open_store
 from mirab.study.budgetedits import term_changes
 from mirab.study.budgettext import change_json
+from mirab.study.closing import closed_told
 from mirab.study.copies import end_with
 from mirab.study.days import days_of
 from mirab.study.formats import span
@@ -206,7 +207,8 @@ def tried(url: str, asked: Json) -> Json:
     heirs = {old: new for old, new in wanted.heirs().items() if present.find(old) is not None}
     changes = [change_json(each) for each in term_changes(present, wanted)]
     length = span((now - begin) / SECOND)
-    notes = [*before.notes, f"The last {length} of the journal, under the policy of now."]
+    notes = closed_told(present, wanted, after.arrivals)
+    notes += [*before.notes, f"The last {length} of the journal, under the policy of now."]
     return whatif(sides[0], sides[1], Question(heirs=heirs, changes=changes, notes=notes))
 
 

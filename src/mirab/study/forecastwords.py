@@ -40,8 +40,8 @@ def when_sentence(told: Forecast, names: Names) -> str:
 def stand_in_sentence(other: WorkloadId, kind: str, sentence: str) -> str:
     """For one that has no forecast of its own yet: what another's says."""
     return (
-        f"it came in after the last look forward; until there is one for itself, job {other} stands in, the nearest of "
-        f"class {kind} that waited then: {sentence}"
+        f"until it has been looked at for itself, job {other} stands in, the nearest of class {kind} that waited at the "
+        f"last look forward: {sentence}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 
 from mirab.model.units import DAY, HOUR, MINUTE, SECOND, Instant
@@ -168,6 +168,10 @@ class Names:
     def many(self) -> str:
         """What several are called: ``GPUs``."""
         return slot_word(self.unit)
+
+    def asking(self, gpus_per_node: int) -> Names:
+        """The same for one workload: beside GPUs there may be nodes without any, and then what it wants is cores."""
+        return self if gpus_per_node or self.unit != "gpu" else replace(self, unit="cpu")
 
     def slots(self, number: int) -> str:
         return f"{number:,} {slot_word(self.unit, number)}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from mypy_extensions import mypyc_attr
 
 from mirab.model.plans import Hold
-from mirab.model.resources import Allocation, Pool, nodes_of
+from mirab.model.resources import Allocation, Pool
 from mirab.model.units import ChargeRate, NodeMask, NodeName
 
 Waiting = tuple[int, int]
@@ -26,8 +26,8 @@ class PoolUse:
     """
 
     __slots__ = (
-        "_held", "_held_masks", "_held_stale", "_planes", "busy", "capacity", "place", "slots", "smallest", "up",
-        "waiting", "weight",
+        "_held_masks", "_held_nodes", "_idle_held", "_nodes", "_planes", "_stale", "busy", "capacity", "place", "slots",
+        "smallest", "up", "waiting", "weight",
     )  # fmt: skip
 
     def __init__(self, pool: Pool) -> None:
@@ -35,12 +35,15 @@ class PoolUse:
         self.weight: ChargeRate = pool.weight
         self.place: dict[NodeName, int] = {name: index for index, name in enumerate(pool.nodes)}
         self.up: NodeMask = (1 << len(pool.nodes)) - 1
+        self._nodes: NodeMask = self.up
         self._planes: list[NodeMask] = [0] * max(1, self.slots.bit_length())
         self.capacity = pool.slots
         self.busy = 0
-        self._held = 0
-        self._held_stale = False
         self._held_masks: dict[int, NodeMask] = {}
+        """By slots wanted, the nodes that holds keep."""
+        self._held_nodes: NodeMask = 0
+        self._idle_held = 0
+        self._stale = False
         self.waiting: dict[Waiting, int] = {}
         self.smallest: Waiting | None = None
 
@@ -68,7 +71,8 @@ class PoolUse:
             if width >> bit & 1:
                 borrow, level = borrow_in, bit
                 while borrow:
-                    planes[level], borrow = planes[level] ^ borrow, ~planes[level] & borrow
+                    changed = planes[level] ^ borrow
+                    planes[level], borrow = changed, changed & borrow
                     level += 1
         self.busy -= given.slots
         self._touched(given.mask)
@@ -93,7 +97,10 @@ class PoolUse:
             width = min(hold.slots_per_node or self.slots, self.slots)
             masks[width] = masks.get(width, 0) | hold.mask
         self._held_masks = masks
-        self._held_stale = True
+        self._held_nodes = 0
+        for mask in masks.values():
+            self._held_nodes |= mask
+        self._stale = True
 
     def wait(self, shape: Waiting) -> None:
         """One more charged workload of this shape waits for the pool."""
@@ -113,26 +120,39 @@ class PoolUse:
     @property
     def held(self) -> int:
         """Free slots under holds, counted when asked for. Holds may overlap: no more is held than is free."""
-        if self._held_stale:
-            self._held_stale = False
-            idle = 0
+        if self._stale:
+            self._stale = False
+            self._idle_held = 0
             for width, mask in self._held_masks.items():
-                idle += self._idle_under(width, mask & self.up)
-            free = self.capacity - self.busy
-            self._held = idle if idle < free else free
-        return self._held
+                self._idle_held += self._idle_under(width, mask & self.up)
+        free = self.capacity - self.busy
+        return self._idle_held if self._idle_held < free else free
 
     def _touched(self, mask: NodeMask) -> None:
-        self._held_stale = True
-        if mask & ~self.up:
+        if mask & self._held_nodes:
+            self._stale = True
+        if (mask & self.up) != mask:
             self._count()
 
     def _count(self) -> None:
         """Slots of schedulable nodes, and whatever is still used on the others."""
-        self.capacity = self.up.bit_count() * self.slots + self.used(~self.up)
-        self._held_stale = True
+        self.capacity = self.up.bit_count() * self.slots + self.used(self._nodes ^ self.up)
+        self._stale = True
 
     def _idle_under(self, width: int, mask: NodeMask) -> int:
+        """Idle slots on the nodes, `width` of each at most: by sets of nodes of which as many slots are used."""
         if width == self.slots:
             return mask.bit_count() * width - self.used(mask)
-        return sum(min(width, self.slots - self.used(1 << node)) for node in nodes_of(mask))
+        idle = 0
+        alike = [(mask, self.slots)]
+        for bit, plane in enumerate(self._planes):
+            alike = [part for whole, free in alike for part in _split(whole, plane, free, free - (1 << bit)) if part[0]]
+        for nodes, free in alike:
+            idle += nodes.bit_count() * min(width, free)
+        return idle
+
+
+def _split(nodes: NodeMask, plane: NodeMask, free: int, less: int) -> tuple[tuple[NodeMask, int], tuple[NodeMask, int]]:
+    """The nodes that are not in the plane and those that are, with their free slots."""
+    used = nodes & plane
+    return (nodes ^ used, free), (used, less)

@@ -18,7 +18,7 @@ from mirab.core.charge import pools_for
 from mirab.model.accounts import ledger_of, ledger_path, plain
 from mirab.model.codec import decode
 from mirab.model.events import Outcome, goes_back
-from mirab.model.resources import Allocation, Shape
+from mirab.model.resources import Allocation, Cluster, Pool, Shape
 from mirab.model.units import SECOND, Instant
 from mirab.model.workloads import Workload
 from mirab.study import words
@@ -107,7 +107,8 @@ class _Reader:
     def __init__(self, header: Header, workload: Workload, zone: tzinfo | None = None) -> None:
         self._header = header
         policy = header.policy
-        self._names = Names(header.origin, header.cluster.unit, zone, policy.order, policy.preemption)
+        names = Names(header.origin, header.cluster.unit, zone, policy.order, policy.preemption)
+        self._names = names.asking(workload.shape.gpus_per_node)
         self._workload = workload
         self._others = Others(workload)
         self._waits: list[Wait] = []
@@ -284,6 +285,7 @@ class _Reader:
             "pool": pool.name,
             "nodes": node_ranges(self._header.cluster, allocation),
             "slots": allocation.slots,
+            "unit": _unit(self._header.cluster, pool),
             "min_runtime_s": seconds(action["min_runtime"]),
             "resumed": action.get("resumed", False),
             "made_room": room,
@@ -360,3 +362,8 @@ def _described(workload: Workload) -> Json:
         "priority": workload.priority,
         "submitted_s": seconds(workload.submitted_at),
     }
+
+
+def _unit(cluster: Cluster, pool: Pool) -> str:
+    """What a slot of this pool is: beside GPUs there may be nodes without any."""
+    return "cpu" if cluster.unit == "gpu" and not pool.gpus_per_node else cluster.unit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import tzinfo
 from typing import Any, TypeAlias
 
@@ -192,7 +193,8 @@ def _starter(entry: Json, names: Names) -> str:
 
 # --- a run ---------------------------------------------------------------------------------------------------------
 def _run_lines(run: Json, unit: str, names: Names) -> list[str]:
-    where = f"{names.slots(run['slots'])} on {_where(run['nodes'])}"
+    own = run.get("unit", unit)
+    where = f"{replace(names, unit=own).slots(run['slots'])} on {_where(run['nodes'])}"
     verb = "resumed" if run["resumed"] else "started"
     lines = _wrap(f"{verb} as {run['run_id']} with {where}", f"{_at(run['decided_s'], names)}  ")
     lines += _wrap(f"why: {run['fact']}", "  ")
@@ -202,7 +204,7 @@ def _run_lines(run: Json, unit: str, names: Names) -> list[str]:
     for refusal in run["refusals"]:
         what = f"the engine would not {refusal['action']} it ({refusal['why'] or 'no reason given'})"
         lines += _wrap(what, f"{_at(refusal['at_s'], names)}  ")
-    return lines + _stop_lines(run, names) + _end_lines(run, unit, names)
+    return lines + _stop_lines(run, names) + _end_lines(run, own, names)
 
 
 def _where(nodes: Sequence[str]) -> str:

@@ -13,6 +13,8 @@ def action(reason: why.Reason, names: Names) -> str:
     match reason:
         case why.NoFreeGpus():
             more = reason.nodes - reason.nodes_free
+            if more <= 0:
+                return "Cores or memory must come free there; asking for less of them may start it before"
             need = f"{plural(more, 'more node')} must come free for it"
             if reason.nodes == reason.gpus_per_node == 1:
                 return f"{names.slots(1)} must come free for it"

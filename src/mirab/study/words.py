@@ -153,12 +153,23 @@ def _start_timed_out(reason: why.StartTimedOut, names: Names) -> str:
 # --- waits ---------------------------------------------------------------------------------------------------------
 @_tells(why.NoFreeGpus)
 def _no_free_gpus(reason: why.NoFreeGpus, names: Names) -> str:
+    if reason.nodes_free >= reason.nodes:
+        return f"needs {_request(reason.nodes, reason.gpus_per_node, names)}; {_lacking_else(reason, names)}"
     verb = "is" if reason.nodes_free == 1 else "are"
     return (
         f"needs {_request(reason.nodes, reason.gpus_per_node, names)}; {reason.nodes_free:,} {verb} "
         f"({names.slots(reason.gpus_free)} free in all) and {reason.claimable:,} more can be cleared "
         f"{_before(reason.next_at, names)}"
     )
+
+
+def _lacking_else(reason: why.NoFreeGpus, names: Names) -> str:
+    """Slots enough, and still no room: what is short is what nodes have beside them."""
+    cleared = f"that it asks for beside, and {reason.claimable:,} more can be cleared {_before(reason.next_at, names)}"
+    if names.unit == "cpu":
+        return f"too few have them together with the memory {cleared}"
+    have = f"{reason.nodes_free:,} {'has' if reason.nodes_free == 1 else 'have'} them"
+    return f"{have} ({names.slots(reason.gpus_free)} free in all), but not the cores or the memory {cleared}"
 
 
 @_tells(

@@ -49,6 +49,8 @@ NOT_THE_JOBS_FAULT = (
 )
 """Begins Slurm's reason where a job that did not start may start another time: it is no launch that failed, of which so
 many in a row would hold the job."""
+UNHEARD = ("did not answer within", "nable to contact slurm controller")
+"""What a program says of a command that may not have come to the controller at all."""
 
 log = logging.getLogger("mirab.slurm")
 
@@ -116,21 +118,25 @@ class Errands:
             elif seen is not None and seen.run is None:
                 where = self._tracker.nodes.places.names(action.allocation)
                 self._tracker.released(action.workload_id, action.run_id, where, self._clock())
-        self._let_go([seen for seen in self._tracker.expected() if seen.unwritten])
+        self._let_go([seen for seen in self._tracker.expected() if seen.unwritten and not seen.refused])
 
     def _let_go(self, wanted: Sequence[Seen]) -> None:
-        """To their nodes, all in one write. What Slurm does not take yet is written again after the next look.
+        """First all are given their nodes, then those that have them are let go: none is to start elsewhere.
 
-        Only what the last look showed as unable to start: nodes written to a job that runs would resize it.
+        What Slurm does not take yet is written again after the next look. Only what the last look showed as unable to
+        start: nodes written to a job that runs would resize it.
         """
         wanted = [seen for seen in wanted if self._cannot_start(seen.job)]
         told = [commands.start(seen.job.id, seen.where) for seen in wanted]
-        wrong = iter(self._runner.write([command for each in told for command in each]))
-        for seen, each in zip(wanted, told, strict=True):
-            words = [next(wrong) for _ in each]
-            seen.unwritten = bool(words[0] or words[1])
+        placed = self._runner.write([place for place, *_ in told])
+        ready = [rest for (_, *rest), wrong in zip(told, placed, strict=True) if not wrong]
+        freed = iter(self._runner.write([command for rest in ready for command in rest]))
+        for seen, (_, *rest), wrong in zip(wanted, told, placed, strict=True):
+            released, *_ = [""] if wrong else [next(freed) for _ in rest]
+            seen.refused = wrong or released
+            seen.unwritten = bool(seen.refused)
             if seen.unwritten:
-                log.info("%s could not be let go yet: %s", seen.workload_id, words[0] or words[1])
+                log.info("%s could not be let go yet: %s", seen.workload_id, seen.refused)
 
     def _cannot_start(self, job: SlurmJob) -> bool:
         later = job.eligible_at is not None and job.eligible_at > self._clock()
@@ -227,8 +233,9 @@ class Errands:
     # --- order among the jobs -----------------------------------------------------------------------------------------
     def tidy(self, listed: Sequence[SlurmJob]) -> None:
         """After each listing: hold what is ours, give back what is not, requeue what went, take back what hangs."""
-        deferred, self._deferred = self._deferred, []
-        self.do(deferred)
+        if self._deferred:
+            deferred, self._deferred = self._deferred, []
+            self.do(deferred)
         self._runner.write(list(dict.fromkeys(self._holds(listed))))
         for seen in self._tracker.returning():
             self._warn(self._runner.write(commands.requeue(seen.job.id)))
@@ -264,21 +271,30 @@ class Errands:
         return seen.job.waits and self._clock() - seen.since > START_PATIENCE
 
     def _take_back(self, hanging: Sequence[Seen]) -> None:
-        """Slurm did not start it. Held again, it cannot start behind our back, and the scheduler decides anew."""
-        told = [commands.hold(seen.job.id, placed=True) for seen in hanging]
+        """Slurm did not start it. Held again, it cannot start behind our back, and the scheduler decides anew.
+
+        What never was let go, because Slurm takes no change of it, is held still, and need not be told so.
+        """
+        told = [commands.hold(seen.job.id, placed=True) for seen in hanging if not _refused(seen)]
+        wrong = iter(self._runner.write(told))
         for seen in hanging:
             seen.hung = seen.job.reason if not seen.job.held_by else seen.hung
-        for seen, wrong in zip(hanging, self._runner.write(told), strict=True):
-            if wrong:
-                log.warning("%s hangs, and could not be taken back: %s", seen.workload_id, wrong)
+            refusal = "" if _refused(seen) else next(wrong)
+            if refusal:
+                log.warning("%s hangs, and could not be taken back: %s", seen.workload_id, refusal)
             elif seen.job.held_by == "mirab" and seen.expected is not None:
                 run_id, seen.expected = seen.expected, None
                 self._tell([self._not_started(seen, run_id)])
 
     def _not_started(self, seen: Seen, run_id: RunId) -> Event:
-        """Slurm's reason is that of the last listing before it was taken back."""
-        why = seen.hung or "no reason given"
-        log.warning("Slurm did not start %s on %s: %s", run_id, ", ".join(seen.where), why)
-        if not seen.hung or seen.hung.startswith(NOT_THE_JOBS_FAULT):
+        """Slurm's reason is that of the last listing before it was taken back, or what it said to our command."""
+        why = seen.refused or seen.hung
+        log.warning("Slurm did not start %s on %s: %s", run_id, ", ".join(seen.where), why or "no reason given")
+        if not _refused(seen) and (seen.refused or not why or why.startswith(NOT_THE_JOBS_FAULT)):
             return RunEnded(self._clock(), run_id, Outcome.REQUEUED)
         return ActionRefused(self._clock(), run_id, "start", f"Slurm did not start it ({why})")
+
+
+def _refused(seen: Seen) -> bool:
+    """Whether Slurm has heard that it is to be let go, and does not do it."""
+    return bool(seen.refused) and not any(text in seen.refused for text in UNHEARD)

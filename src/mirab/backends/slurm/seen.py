@@ -39,7 +39,7 @@ class Seen:
         restarts: of the job when the run began; None = not known, as after a restart of mirab.
         expected: a run that mirab has let go and that has not been seen running; since: when it was; where: its nodes;
             unwritten: Slurm has not taken the command yet, as while the run before is still on its way out;
-            hung: why Slurm had not started it when it was to be taken back.
+            refused: what it said to that; hung: why Slurm had not started it when it was to be taken back.
         held: why we told the scheduler that it may not start; "" = it may.
         asked: the outcome that mirab asked for when it told the run to stop, and when; back: the job is to queue again;
             stopped_at: when it was really stopped, after its notice.
@@ -58,6 +58,7 @@ class Seen:
     since: Instant = 0
     where: tuple[NodeName, ...] = ()
     unwritten: bool = False
+    refused: str = ""
     hung: str = ""
     held: str = ""
     asked: Outcome | None = None
@@ -71,7 +72,7 @@ class Seen:
     def begins(self, run: RunId, job: SlurmJob, at: Instant) -> None:
         self.run, self.attempt = run, int(run.rpartition(".")[2])
         self.begun, self.restarts = at, job.restarts
-        self.expected, self.held, self.returning, self.hung = None, "", None, ""
+        self.expected, self.held, self.returning, self.hung, self.refused = None, "", None, "", ""
 
     def answers(self, at: Instant) -> bool:
         """Whether an end at that instant may be what mirab asked for. One before is the run's own, however late it is
@@ -99,6 +100,10 @@ class Seen:
     def is_later(self, job: SlurmJob) -> bool:
         """Whether the job's start is later than that of the run that is known; Slurm counts whole seconds."""
         return job.started_at is not None and (self.begun is None or job.started_at > self.begun + SECOND)
+
+    def is_where_it_was_to_be(self, job: SlurmJob) -> bool:
+        """Whether it runs on the nodes that mirab gave it; without them it is a start of Slurm's own."""
+        return not self.where or not job.node_names or sorted(self.where) == sorted(job.node_names)
 
     def came_and_was_requeued(self, job: SlurmJob) -> bool:
         """Whether it waits or runs again after a start that no listing has shown; after a restart of mirab, it may."""

@@ -116,7 +116,7 @@ class Tracker:
         seen = self.find(workload_id)
         if seen is not None:
             if seen.expected != run_id:
-                seen.since = now
+                seen.since, seen.refused = now, ""
             seen.expected, seen.where, seen.unwritten = run_id, tuple(where), True
 
     def unreleased(self, workload_id: WorkloadId) -> None:
@@ -312,11 +312,15 @@ class Tracker:
 
     def _run_begins(self, seen: Seen, job: SlurmJob, now: Instant) -> Iterator[Event]:
         started = min(job.started_at or now, now)
-        if seen.expected is not None:
+        if seen.expected is not None and seen.is_where_it_was_to_be(job):
             seen.begins(seen.expected, job, started)
             assert seen.run is not None
             yield facts.RunStarted(started, seen.run)
             return
+        if seen.expected is not None:
+            run_id, seen.expected = seen.expected, None
+            seen.attempt = int(run_id.rpartition(".")[2])
+            yield facts.RunEnded(started, run_id, Outcome.REQUEUED)
         given = self.nodes.places.allocation(job)
         if given is None:
             return

@@ -44,9 +44,14 @@ def show_when(
 
 
 @router.post("/when", response_model=WhenAnswer, responses={404: {}, 409: {}})
-def suppose(who: Annotated[Principal, needs("forecast.ask")], parts: Service, request: SubmitRequest) -> WhenAnswer:
+def suppose(
+    who: Annotated[Principal, needs("forecast.ask")],
+    parts: Service,
+    request: SubmitRequest,
+    wait: Annotated[float, Query(ge=0, le=10, description="0: what stands in, if anything does, at once.")] = 8,
+) -> WhenAnswer:
     """When a request would start. Nothing is submitted."""
-    return parts.views.answers.suppose(who, request)
+    return parts.views.answers.suppose(who, request, wait)
 
 
 @router.get("/calibration", response_model=Calibration)

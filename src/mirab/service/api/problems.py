@@ -122,8 +122,14 @@ def _invalid(error: RequestValidationError) -> ProblemError:
         for each in error.errors()[:SHOWN_ERRORS]
     ]
     malformed = any(each["type"] == "json_invalid" for each in error.errors())
-    detail = "; ".join(f"{each['where']}: {each['what']}" for each in found)
+    detail = "; ".join(f"{_field(each['where'])}: {each['what']}" for each in found)
     return ProblemError(400 if malformed else 422, detail, extra={"errors": found})
+
+
+def _field(where: str) -> str:
+    """The name that its sender knows it by: whether it stood in the body or in the query is in the list of errors."""
+    place, _, name = where.partition(".")
+    return name if place in ("body", "query", "path", "header") and name and not name.isdigit() else where
 
 
 def _what(error: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from mirab.model.units import DAY, HOUR, SECOND, Duration, Instant, format_durat
 from mirab.service.desk.arrays import ArraySpec, parse_array
 from mirab.service.desk.dependencies import Dependency, parse_dependencies
 from mirab.service.desk.errors import invalid
-from mirab.service.desk.forms import Limits, SubmitForm, check_form
+from mirab.service.desk.forms import USUAL_MINIMUM, Limits, SubmitForm, check_form
 
 LONGEST: Duration = 3_660 * DAY
 """Ten years: longer is a typing error."""
@@ -82,7 +82,8 @@ def _shape(form: SubmitForm, notes: list[str]) -> Shape:
         raise invalid("a time_limit below one second ends every run at once: leave it out for none")
     minimum = _span("min_runtime", form.min_runtime)
     if limit is not None and minimum > limit:
-        notes.append(f"its minimum is cut to its time limit, {format_duration(limit)}: it cannot run longer")
+        if form.min_runtime != USUAL_MINIMUM:
+            notes.append(f"its minimum is cut to its time limit, {format_duration(limit)}: it cannot run longer")
         minimum = limit
     return Shape(
         nodes=form.nodes,

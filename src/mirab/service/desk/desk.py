@@ -90,7 +90,8 @@ class Desk:
                 workload = made.jobs[0][0]
                 account, why = home_of(state, workload.account, workload.shape)
                 sandbox.begin(lambda: rehearsed(state, now, made.ids[0], made.facts))
-            return told(sandbox.result(), names, [*made.notes, *([why] if why else [])], account)
+            notes = [*made.notes, *([why] if why else [])]
+            return told(sandbox.result(), names.asking(workload.shape.gpus_per_node), notes, account)
 
     def _check_takes_jobs(self) -> None:
         if self._submit_there:

@@ -38,7 +38,7 @@ from mirab.service.desk.changesets import MIRAB
 from mirab.service.desk.errors import conflict, denied, invalid, not_found
 from mirab.service.desk.forms import check_word
 from mirab.service.desk.office import BRIEF, Office
-from mirab.service.desk.reservations import ahead_told, check_size, in_a_pool, refusal
+from mirab.service.desk.reservations import ahead_told, check_size, earliest_told, in_a_pool, refusal
 from mirab.service.inbox import Entry
 from mirab.service.views.portfolio import Part, case_part
 from mirab.study.formats import span
@@ -90,7 +90,8 @@ class ExceptionCommands:
 
     def _told(self, case: Case, state: State) -> Part:
         now = max(state.now, self._office.live.now())
-        note = ahead_told(case, state) if case.kind == RESERVATION and case.standing(now) in (ASKED, "to come") else ""
+        open_ = case.kind == RESERVATION and case.standing(now) in (ASKED, "to come")
+        note = ahead_told(case, state, now) if open_ else ""
         return case_part(case, state.cluster, state.budgets, now, note)
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -163,7 +164,9 @@ class ExceptionCommands:
             return Entry((), (line(case, "refuse", now, MIRAB, why=sentence),))
 
         self._office.live.send(build)
-        raise conflict(f"reservation {case_id} cannot be promised: {sentence}. Ask for fewer nodes, or for later")
+        with self._office.live.reading() as state:
+            told = earliest_told(self._cases.known[case_id], state, max(state.now, self._office.live.now()))
+        raise conflict(f"reservation {case_id} cannot be promised: {sentence}. {told}")
 
     def refuse(self, who: Principal, case_id: str, why: str) -> Case:
         """Say no to a request, and why."""

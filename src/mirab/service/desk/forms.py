@@ -9,6 +9,9 @@ from typing import Any
 
 from mirab.service.desk.errors import DeskError, invalid
 
+USUAL_MINIMUM = "15m"
+"""Of who declares none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -51,7 +54,7 @@ class SubmitForm:
     memory_mib_per_node: int = 0
     gpu_types: Sequence[str] = ()
     time_limit: str | None = None
-    min_runtime: str = "15m"
+    min_runtime: str = USUAL_MINIMUM
     signal: str = "TERM"
     grace: str = "10s"
     output: str = ""

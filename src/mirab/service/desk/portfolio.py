@@ -10,7 +10,7 @@ from mirab.model.accounts import plain as account_path
 from mirab.model.units import DAY, HOUR, Duration
 from mirab.service.desk.budgets import plain, read_budgets, successor
 from mirab.service.desk.cases import Cases
-from mirab.service.desk.changesets import Changesets
+from mirab.service.desk.changesets import Changesets, day
 from mirab.service.desk.changing import ChangesetCommands
 from mirab.service.desk.errors import DeskError, invalid, not_found
 from mirab.service.desk.exceptions import ExceptionCommands
@@ -18,6 +18,7 @@ from mirab.service.desk.office import Office
 from mirab.service.desk.rollout import RolloutCommands
 from mirab.service.trials import Asked, TooManyError, Trials, Tried
 from mirab.service.views.windowed import Reports
+from mirab.study.closing import left_out, left_out_told
 
 if TYPE_CHECKING:
     from mirab.service.live import Live
@@ -79,12 +80,15 @@ class Portfolio:
             wanted: account -> share, of accounts that there are; or a whole tree, as in the cluster file or its text.
 
         Raises:
-            DeskError: it is no tree, changes nothing, or others wait already.
+            DeskError: it is no tree, leaves accounts out, changes nothing, or others wait already.
         """
         now = self._live.now()
         with self._live.reading() as state:
             present, policy, cluster = state.budgets, state.policy, state.cluster
-        after = successor(present, _tree(wanted, present), now)
+        tree = _tree(wanted, present)
+        after = successor(present, tree, now)
+        if lost := left_out(present, tree, after):
+            raise invalid(left_out_told(lost, day(now)))
         unknown = after.pools_unknown([pool.name for pool in cluster.pools])
         if unknown:
             raise invalid(unknown)

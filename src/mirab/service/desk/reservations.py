@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mirab.core.reservations import earliest, lead, longest_minimum
 from mirab.core.state import State
 from mirab.model.plans import HoldReleased, Plan
-from mirab.service.desk.cases import RESERVATION, Case
+from mirab.model.units import MINUTE, SECOND, Instant
+from mirab.service.desk.cases import ASKED, RESERVATION, Case
 from mirab.service.desk.errors import invalid
+from mirab.study.budgettext import minute
 from mirab.study.formats import plural, span
 
 
@@ -42,16 +45,30 @@ def check_size(case: Case, state: State) -> None:
         )
 
 
-def ahead_told(case: Case, state: State) -> str:
-    """A note where it comes so late that runs inside their minimum may be in its way; "" = it is early enough."""
-    policy = state.policy
-    needed = policy.min_runtime_cap + policy.grace_max
-    if case.begin - state.now >= needed:
+def ahead_told(case: Case, state: State, now: Instant) -> str:
+    """A note where it comes so late that its nodes may not be clear as it begins; "" = it is early enough."""
+    needed = lead(state, case.begin)
+    ahead = case.begin - (now if case.state == ASKED else case.decided_at)
+    if ahead >= needed:
         return ""
-    return (
-        f"it begins in less than {span(needed / 1_000)} (cap and grace): runs inside their minimum may still be on its "
-        "nodes then"
-    )
+    if ahead >= longest_minimum(state, case.begin):
+        told = f"approved so late its nodes may be clear up to {span((needed - ahead) / SECOND)} after its begin"
+    else:
+        told = "approved so late runs inside their minimum may still be on its nodes as it begins"
+    return f"{told}; from {_when(now + needed)} on they are clear" if case.state == ASKED else told
+
+
+def earliest_told(case: Case, state: State, now: Instant) -> str:
+    """What could be asked for in place of a reservation that cannot be promised."""
+    at = earliest(state, case.reservation(), now)
+    if at is None:
+        return "Ask for fewer nodes: beside what is promised to others so many are never there"
+    return f"The earliest begin that can be promised is {_when(at)}; or ask for fewer nodes"
+
+
+def _when(at: Instant) -> str:
+    """To the next full minute."""
+    return f"{minute(-(-at // MINUTE) * MINUTE)} UTC"
 
 
 def refusal(plan: Plan, case_id: str) -> str:

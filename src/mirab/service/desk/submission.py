@@ -197,9 +197,9 @@ def check_fits(shape: Shape, cluster: Cluster) -> None:
     for wanted in shape.gpu_types:
         if wanted not in types:
             close = get_close_matches(wanted, types, 1, 0.4)
-            there = ", ".join(types) or "none that have a name"
+            there = f"the types here are {', '.join(types)}" if types else "those here have no type"
             raise invalid(
-                f"there are no GPUs of type {wanted!r}: " + (f"did you mean {close[0]}? " if close else "") + there
+                f"there are no GPUs of type {wanted!r}: {f'did you mean {close[0]}? ' if close else ''}{there}"
             )
     reason = never_fits(shape, cluster)
     raise invalid(_too_much_per_node(shape, cluster) or words.sentence(reason), reason=encode(reason))

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, Field
 
+from mirab.service.desk.forms import USUAL_MINIMUM
 from mirab.service.fields import (
     AccountText,
     Argument,
@@ -53,7 +54,7 @@ class SubmitRequest(Request):
     time_limit: Annotated[DurationText | None, Field(description="null = none.")] = None
     min_runtime: Annotated[
         DurationText, Field(description="Nobody stops a run before; 0 = not charged, and may be stopped at any time.")
-    ] = "15m"
+    ] = USUAL_MINIMUM
     signal: Annotated[SignalText, Field(description="Sent `grace` before a stop.")] = "TERM"
     grace: Annotated[DurationText, Field(description="Notice before a stop.")] = "10s"
     output: Annotated[

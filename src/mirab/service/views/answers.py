@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirab.service.auth.principal import Principal
 from mirab.service.evidence import Calibration, WhenAnswer, WhyAnswer
-from mirab.service.views.when import When
+from mirab.service.views.when import PATIENCE, When
 from mirab.service.views.why import WhyView
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ class Answers:
         """See `When.job`."""
         return self._when.job(job_id, patience)
 
-    def suppose(self, who: Principal, request: Any) -> WhenAnswer:
+    def suppose(self, who: Principal, request: Any, patience: float = PATIENCE) -> WhenAnswer:
         """See `When.suppose`."""
-        return self._when.suppose(who, request)
+        return self._when.suppose(who, request, patience)
 
     def calibration(self) -> Calibration:
         return self._when.calibration()

@@ -87,7 +87,7 @@ class Teller:
         for change in plan.holds:
             yield self._hold(change)
         for waiting in plan.waiting:
-            text = words.sentence(waiting.reason, self.names)
+            text = words.sentence(waiting.reason, self.names.asking(waiting.shape.gpus_per_node))
             yield Line("waits", "waits", text, waiting.workload_id, account=waiting.account)
 
     # --- facts --------------------------------------------------------------------------------------------------------
@@ -155,7 +155,8 @@ def _because(cause: str) -> str:
 def _submitted(each: Any, _: Teller) -> Line:
     workload = each.workload
     shape = workload.shape
-    size = f"{plural(shape.nodes, 'node')} with {plural(shape.gpus_per_node, 'GPU')}"
+    each_node = plural(shape.gpus_per_node, "GPU") if shape.gpus_per_node else plural(shape.cpus_per_node, "core")
+    size = f"{plural(shape.nodes, 'node')} with {each_node}"
     minimum = f"minimum {span(shape.min_runtime / SECOND)}" if shape.min_runtime else "no minimum, so it is not charged"
     text = f"submitted by {workload.user} for {workload.account}: {size}, {minimum}"
     return Line("people", "submitted", text, workload.id, account=workload.account)

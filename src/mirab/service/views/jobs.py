@@ -110,7 +110,7 @@ def _reason(row: JobRow, why: Why | None, names: Names) -> tuple[str, str]:
     if row.held:
         return _held(hold_of(row.held), row.held, names)
     if row.state is JobState.PENDING:
-        return _waits(why, names)
+        return _waits(why, names.asking(row.gpus_per_node))
     if row.state is JobState.RUNNING and row.started_at is None:
         return STARTING, "it has been given its nodes and is being started"
     if row.state is JobState.COMPLETING:

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -44,6 +45,7 @@ class LiveLedger:
         self._heard = 0
         self._kept = 0
         self._reading: Thread | None = None
+        fingerprint()  # now, of what this process has loaded: an upgrade replaces the files while it runs
         self.ready = False
         self.accruals = self._cached() or beginning(live)
         live.subscribe(self._hear)
@@ -170,6 +172,7 @@ def beginning(live: Live) -> Accruals | None:
     return Accruals(decode(cluster), decode(budgets), decode(policy), began_at)
 
 
+@cache
 def fingerprint() -> str:
     """Of the source of all that the cache holds."""
     digest = sha256()

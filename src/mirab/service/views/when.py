@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from mirab.model.events import WorkloadHeld, WorkloadSubmitted
 from mirab.model.records import JobRow, JobState
 from mirab.model.units import SECOND, Instant
 from mirab.service.auth.principal import Principal
@@ -57,8 +58,7 @@ class When:
         return self._told_of(row, told, batch)
 
     def _told_of(self, row: JobRow, told: Forecast, batch: Batch) -> WhenAnswer:
-        answer = self._answer(told, batch, self._names())
-        return answer.model_copy(update={"id": row.id, "age_s": self._age(batch), "took_s": round(batch.took, 2)})
+        return self._answer(told, batch, self._names()).model_copy(update={"id": row.id, **self._made(batch)})
 
     def _stand_in(self, row: JobRow) -> WhenAnswer:
         """At once, for one that came in since the newest batch: the nearest in it, named as such, if there is one."""
@@ -66,13 +66,16 @@ class When:
         if found is None:
             working = "its forecast is being worked out: ask again in a moment"
             return WhenAnswer(id=row.id, state=row.state.value, sentence=working)
-        told, batch = found
-        answer = self._told_of(row, told, batch)
-        sentence = words.stand_in_sentence(told.workload, answer.kind, answer.sentence)
-        return answer.model_copy(update={"sentence": sentence, "stands_in": told.workload})
+        return self._standing_in(*found, self._names()).model_copy(update={"id": row.id})
 
-    def _age(self, batch: Batch) -> float:
-        return round(max(0, self._live.now() - batch.at) / SECOND, 1)
+    def _standing_in(self, told: Forecast, batch: Batch, names: Names) -> WhenAnswer:
+        answer = self._answer(told, batch, names)
+        sentence = words.stand_in_sentence(told.workload, answer.kind, answer.sentence)
+        return answer.model_copy(update={"sentence": sentence, "stands_in": told.workload, **self._made(batch)})
+
+    def _made(self, batch: Batch) -> dict[str, float]:
+        age = round(max(0, self._live.now() - batch.at) / SECOND, 1)
+        return {"age_s": age, "took_s": round(batch.took, 2)}
 
     def _names(self) -> Names:
         with self._live.reading() as state:
@@ -85,8 +88,8 @@ class When:
             return f"it runs since {self._names().at(row.started_at)}"
         return "it has been given its nodes" if not row.state.ended else f"it has ended ({row.state.value})"
 
-    def suppose(self, who: Principal, request: Any) -> WhenAnswer:
-        """When a request would start that is not submitted.
+    def suppose(self, who: Principal, request: Any, patience: float = PATIENCE) -> WhenAnswer:
+        """When a request would start that is not submitted; without patience what stands in, if anything does.
 
         Raises:
             DeskError: it cannot be submitted so, or too much is being worked out.
@@ -96,6 +99,11 @@ class When:
         with self._live.reading() as state:
             names, now = names_of(state), max(state.now, self._live.now())
             made = self._desk.rehearse(who, request, state, now)
+            asked = next(each.workload for each in made.facts if isinstance(each, WorkloadSubmitted))
+            held = any(isinstance(each, WorkloadHeld) for each in made.facts)
+            near = None if patience or held else self.forecaster.alike(state, asked)
+        if near is not None:
+            return self._standing_in(*near, names)
         found = self.forecaster.suppose(made.ids[0], made.facts)
         told = None if found is None else found.of(made.ids[0])
         if found is None or told is None:

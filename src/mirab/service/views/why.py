@@ -194,9 +194,9 @@ class WhyView:
 def look(state: State, job_id: str, now: Instant) -> Seen | None:
     """What the state says of it; None = it does not wait in a queue."""
     pending = state.pending.get(WorkloadId(job_id))
-    names = names_of(state)
     if pending is None or pending.queue is None:
         return None
+    names = names_of(state).asking(pending.workload.shape.gpus_per_node)
     head = pending.queue.head
     _, home = homes.home_of(state, pending.workload.account, pending.workload.shape)
     before = tuple(each.workload.id for each in pending.queue.entries[: min(ahead_of(pending), AHEAD_NAMED)])
