@@ -4,7 +4,8 @@
 
 Four pretended GPUs are full of one team's runs, past their minimums, which end at once when they are told to. The other
 team, below its share, submits debug work again and again. The time counts from the submission to the start of the
-process, as the shim saw it. At the end each run that was stopped for another is compared with its minimum.
+process, as the shim saw it. At the end each run that was stopped for another is compared with its minimum (under random
+work, a drain and a crash: tests/live/test_contract.py). The exit code is 1 where one start was later than two seconds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{found['preemptions']} runs were stopped for it, {found['violations']} of them within their minimum")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    return 1 if found["violations"] else 0
+    return 1 if found["violations"] or found["max_ms"] > TARGET_MS else 0
 
 
 def measured(folder: Path, rounds: int) -> dict[str, float]:

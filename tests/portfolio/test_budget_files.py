@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,9 @@ from mirab.model.units import WHOLE, NodeName
 from mirab.study.budgetbook import Book, change, open_book, view
 from mirab.study.budgetedits import terms_changed
 from mirab.study.budgethistory import Draft, History
+from mirab.study.whatif import whatif
 from tests.portfolio.conftest import Mirab
+from tests.portfolio.made_up import side
 
 TEXT = """\
 # the division of 2027
@@ -296,6 +299,30 @@ def test_reviews_are_due_and_held(mirab: Mirab, file: Path) -> None:
     assert said.code == 0
     assert "0 reviews due" in mirab("budget", "review", file).out
     assert "outcome: 'it did: by 3 points'" in file.read_text(encoding="utf-8")
+
+
+def test_what_the_evidence_says_stands_in_the_log_while_it_is_what_it_was(mirab: Mirab, file: Path) -> None:
+    proof = file.parent / "whatif.json"
+    proof.write_text(json.dumps(whatif(side(), side(seed=4, red={"more": 12.0}, blue={"more": -15.0}))))
+    assert mirab("budget", "set", file, "vision=31%", "--reason", "why", "--evidence", proof).code == 0
+    assert re.search(r"evidence: whatif.json sha256:\w{64} says: 1 account gains: lab/red", flat(mirab, file))
+    told = json.loads(mirab("budget", "log", file, "--json").out)["changesets"][-1]["evidence_told"]
+    assert told[0].startswith("1 account gains: lab/red")
+    proof.write_text("{}")
+    assert "says:" not in flat(mirab, file)
+    assert "evidence: whatif.json sha256:" in flat(mirab, file)
+
+
+def flat(mirab: Mirab, file: Path) -> str:
+    return " ".join(mirab("budget", "log", file).out.split())
+
+
+def test_the_log_of_an_account_goes_back_through_its_earlier_names(mirab: Mirab, file: Path) -> None:
+    assert mirab("budget", "set", file, "vision=31%", "--reason", "first").code == 0
+    assert mirab("budget", "set", file, "--rename", "vision=sight", "--reason", "second").code == 0
+    assert mirab("budget", "set", file, "sight=30%", "--reason", "third").code == 0
+    told = json.loads(mirab("budget", "log", file, "sight", "--json").out)["changesets"]
+    assert [each["reason"] for each in told][-3:] == ["first", "second", "third"]
 
 
 def test_evidence_is_kept_by_its_hash(mirab: Mirab, file: Path, tmp_path: Path) -> None:

@@ -12,10 +12,15 @@ from mirab.logs.dump import write_cluster
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.codec import decode, encode
 from mirab.model.events import BudgetsChanged
+from mirab.model.reasons import GangTooLarge
 from mirab.model.resources import Cluster, Pool
-from mirab.model.units import HOUR, MINUTE, WHOLE, NodeName
+from mirab.model.units import HOUR, MINUTE, WHOLE, NodeName, WorkloadId
+from mirab.service.api.ports import JobFilter
 from mirab.service.desk.budgets import plain, read_budgets
+from mirab.service.desk.changing import Proposal
+from mirab.service.views import Views
 from tests.portfolio.conftest import Mirab
+from tests.service.house import ADA, EVE, ROOT, Bench
 
 CAPPED = Budgets(
     (
@@ -85,3 +90,31 @@ def test_what_is_no_cap_is_refused(tmp_path: Path, mirab: Mirab, option: str, te
 def test_less_than_nothing_is_no_cap() -> None:
     with pytest.raises(ValueError, match="gpus_max -1"):
         Budgets((Budget("red", WHOLE, gpus_max=-1),))
+
+
+@pytest.mark.parametrize("shape", [{"gpus_per_node": 4}, {"gpus_per_node": 2, "nodes": 2}])
+def test_a_cap_that_is_lifted_is_no_reason_any_more_in_the_same_moment(tmp_path: Path, shape: dict[str, int]) -> None:
+    """The nodes are taken: `mirab ls` says so at once, not at the next look at what is blocked."""
+    bench = Bench(tmp_path)
+    try:
+        bench.submit(EVE, account="llm", gpus_per_node=4, nodes=2, min_runtime="4h")
+        (job,) = bench.submit(ADA, **shape, min_runtime="1h")
+        divide(bench, {"gang_gpus_max": 2})
+        assert isinstance(bench.state.pending[WorkloadId(job)].waiting.reason, GangTooLarge)  # type: ignore[union-attr]
+        assert code(bench, job) == "TooLarge"
+        divide(bench, {})
+        assert code(bench, job) != "TooLarge"
+    finally:
+        bench.close()
+
+
+def divide(bench: Bench, cap: dict[str, int]) -> None:
+    """Of vision, with or without a cap on the gangs of video."""
+    children = {"video": {"share": "50%", **cap}, "image": {"share": "25%"}}
+    bench.desk.portfolio.budgets.propose(ROOT, Proposal({"vision": children}, "a cap"))
+    bench.settle()
+
+
+def code(bench: Bench, job: str) -> str:
+    """What stands in the list of jobs."""
+    return next(each.reason for each in Views(bench.live, bench.desk).jobs(JobFilter()).jobs if each.id == job)

@@ -372,6 +372,8 @@ def test_the_command_checks_and_tries(mirab: Mirab, post: Post, tmp_path: Path) 
     told = mirab("notice", "check", file)
     assert told.code == 0 and "needs-human" in told.out and "llm" in told.out and not post.got
     assert "/hook" not in told.out, "a Slack address is a secret"
+    (receiver,) = json.loads(mirab("notice", "check", file, "--json").out)["receivers"]
+    assert (receiver["about"], receiver["accounts"]) == (["needs-human"], ["llm"]) and "/hook" not in str(receiver)
     assert mirab("notice", "check", file, "--send").code == 0
     assert "test" in post.got[0][1]["text"]
     post.answers = [404]

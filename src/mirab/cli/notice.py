@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
+from mirab.cli.connection import JSON_OPTION
 from mirab.cli.exits import UnusableError
 from mirab.cli.grid import Column, table, terminal_width
-from mirab.cli.output import check_input, emit, say
+from mirab.cli.output import check_input, emit, say, to_json
+
+COLUMNS = (Column("RECEIVER"), Column("ABOUT", least=12), Column("ACCOUNTS", least=8))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,7 +24,8 @@ def command() -> None:
 @command.command()
 @click.argument("file")
 @click.option("--send", is_flag=True, help="Send each receiver a notice that says it is a test.")
-def check(file: str, send: bool) -> None:
+@JSON_OPTION
+def check(file: str, send: bool, as_json: bool) -> None:
     """Read FILE, say who would be told of what, and with --send try each of them."""
     from mirab.service.courier import Notice
     from mirab.service.courier import send as deliver
@@ -30,8 +35,8 @@ def check(file: str, send: bool) -> None:
         receivers = read_receivers(Path(check_input(file)))
     except ValueError as error:
         raise UnusableError(str(error)) from error
-    rows = [[each.name, ", ".join(each.about), ", ".join(each.accounts) or "all"] for each in receivers]
-    emit(table((Column("RECEIVER"), Column("ABOUT", least=12), Column("ACCOUNTS", least=8)), rows, terminal_width()))
+    told = [{"name": each.name, "about": list(each.about), "accounts": list(each.accounts)} for each in receivers]
+    emit(to_json({"receivers": told}) if as_json else table(COLUMNS, [_row(each) for each in told], terminal_width()))
     if not send:
         return
     failed = []
@@ -44,3 +49,7 @@ def check(file: str, send: bool) -> None:
             failed.append(f"{each.name}: {type(error).__name__}: {error}")
     if failed:
         raise UnusableError(f"Not everybody was reached: {'; '.join(failed)}.")
+
+
+def _row(each: dict[str, Any]) -> list[str]:
+    return [each["name"], ", ".join(each["about"]), ", ".join(each["accounts"]) or "all"]

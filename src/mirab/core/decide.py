@@ -231,7 +231,7 @@ def _needs_reason(trial: Trial, queue: Queue) -> bool:
 def _knows_why(trial: Trial, pending: Pending) -> bool:
     """Whether it has been told lately why it waits, and it is not a cap that it is below now."""
     told = pending.waiting
-    return told is not None and told.again_at > trial.now and not isinstance(told.reason, AtCap)
+    return told is not None and told.again_at > trial.now and not isinstance(told.reason, AtCap | GangTooLarge)
 
 
 def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:

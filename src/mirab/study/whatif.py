@@ -228,20 +228,20 @@ def _point(aspect: Aspect, days: AccountDays) -> float | None:
     """The number of the whole log."""
     if aspect.kind == "span":
         return percentile(sorted(wait for day in days.waits for wait in day), _PERCENT[aspect.key])
-    if aspect.key == "kept":
-        return _kept(days.judged, (1,) * len(days.owed))
-    if aspect.key == "delivered":
-        return _delivered(days, (1,) * len(days.owed))
+    due, got = _midnights(days)
+    if aspect.key in ("kept", "delivered"):
+        kept = _kept(due, got, (1,) * len(due))
+        return kept if aspect.key == "kept" else sum(days.owed) * (kept or 0.0)
     return float(sum(getattr(days, aspect.key)))
 
 
 _PERCENT = {"wait_p50_s": 50, "wait_p90_s": 90}
 
 
-def _kept(midnights: Sequence[tuple[float, float]], weights: Sequence[int]) -> float | None:
+def _kept(due: Sequence[float], got: Sequence[float], weights: Sequence[int]) -> float | None:
     """Delivered part of what was owed, over all midnights."""
-    due = sum(map(mul, weights, (owed for owed, _ in midnights)))
-    return sum(map(mul, weights, (got for _, got in midnights))) / due if due > 0 else None
+    owed = sum(map(mul, weights, due))
+    return sum(map(mul, weights, got)) / owed if owed > 0 else None
 
 
 def _sampled(aspect: Aspect, pair: Pair, draws: Sequence[Draw]) -> list[float]:
@@ -253,18 +253,18 @@ def _sampled(aspect: Aspect, pair: Pair, draws: Sequence[Draw]) -> list[float]:
 def _sampler(aspect: Aspect, days: AccountDays) -> Callable[[Draw], float]:
     if aspect.kind == "span":
         return _wait_sampler(days, _PERCENT[aspect.key])
+    due, got = _midnights(days)
     if aspect.key == "kept":
-        return lambda draw: _kept(days.judged, draw.weights) or 0.0
+        return lambda draw: _kept(due, got, draw.weights) or 0.0
     if aspect.key == "delivered":
-        return lambda draw: _delivered(days, draw.weights)
+        return lambda draw: sum(map(mul, draw.weights, days.owed)) * (_kept(due, got, draw.weights) or 0.0)
     values: list[float] = getattr(days, aspect.key)
     return lambda draw: sum(map(mul, draw.weights, values))
 
 
-def _delivered(days: AccountDays, weights: Sequence[int]) -> float:
-    """The part that was kept, of all that was owed."""
-    owed: float = sum(map(mul, weights, days.owed))
-    return owed * (_kept(days.judged, weights) or 0.0)
+def _midnights(days: AccountDays) -> tuple[list[float], list[float]]:
+    """What was owed, and what was delivered of it, by day; see `AccountDays.judge`."""
+    return [owed for owed, _ in days.judged], [got for _, got in days.judged]
 
 
 def _wait_sampler(days: AccountDays, percent: int) -> Callable[[Draw], float]:
