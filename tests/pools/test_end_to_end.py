@@ -70,6 +70,9 @@ def test_a_program_comes_to_pay_for_a_pool(tmp_path: Path, mirab: Mirab, as_admi
         why = " ".join(mirab("why", "3", "--quick").out.split())
         assert "It is charged to h100:vision/video: only pool h100" in why
 
+        for words in (("ls",), ("cancel",)):
+            listed = mirab(*words, "-A", "h100:vision")
+            assert listed.code != 0 and "jobs are of an account, whatever the pool: name vision" in listed.err
         refused = mirab("budget", "set", "b200:llm=10%", "--reason", "x")
         assert refused.code != 0
         assert "account llm has a share of the pool b200, and the pools are a100, h100" in refused.err
