@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mirab.model.accounts import Budget, Budgets, sorted_shares
+from mirab.core.state import State
+from mirab.model.accounts import Budget, Budgets, ledger_of, sorted_shares
 from mirab.model.events import BudgetsChanged, Event, ExemptionGranted, ReservationApproved, WorkloadSubmitted
 from mirab.model.plans import Action, Hold, Plan, Start
 from mirab.model.policy import POLICIES, Exemption, Reservation
@@ -18,13 +19,16 @@ from mirab.model.trace import Trace
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, NodeName, UserName, WorkloadId
 from mirab.model.workloads import Arrival, Workload
 from mirab.service.views.growth import grown
+from mirab.sim.engine import replay
 from mirab.study.exceptions import extra_units
 from mirab.study.measures import Measures
 from mirab.study.pastwork import past_trace
 from mirab.study.replays import measure
 from mirab.study.weekly import Beginning, Week, weekly
 from mirab.study.weeklytext import markdown
+from tests.examples import examples
 from tests.study.scene import Scene
+from tests.worlds import draw_world
 
 POLICY = replace(POLICIES["budget"], window=DAY)
 PERCENT = WHOLE // 100
@@ -205,3 +209,41 @@ def test_a_reservation_is_charged_in_the_ledger_of_its_pool() -> None:
     assert (told["h100:vision"]["charged"], told["vision"]["charged"]) == (16.0, 24.0), (
         "from hour 2 on there is one ledger"
     )
+
+
+class Beside:
+    """A journal that compares, record by record, where measures and scheduler have each piece of work."""
+
+    def __init__(self, measures: Measures) -> None:
+        self.measures = measures
+        self.compared = self.apart = 0
+
+    def attach(self, state: State) -> None:
+        self.state = state
+        self.measures.attach(state)
+
+    def append(self, facts: Sequence[Event], plan: Plan) -> None:
+        self.measures.append(facts, plan)
+        for job in self.measures.jobs.values():
+            theirs = self._account_of(job.workload.id)
+            if theirs is not None:
+                self.compared += 1
+                self.apart += bool(ledger_of(theirs))
+                assert ledger_of(job.leaf.path) == ledger_of(theirs), f"{job.workload.id} at {plan.at}"
+
+    def _account_of(self, name: WorkloadId) -> str | None:
+        run, pending = self.state.running.get(name), self.state.pending.get(name)
+        if run is not None:
+            return run.account.path
+        return pending.queue.user.account.path if pending is not None and pending.queue is not None else None
+
+
+def test_measures_and_scheduler_have_everything_in_the_same_ledger() -> None:
+    """Over random worlds in which ledgers, exceptions and accounts come and go; each by its own books."""
+    apart = 0
+    for seed in range(examples(60)):
+        world = draw_world(Random(seed))
+        beside = Beside(Measures(world.trace, world.policy))
+        replay(world.trace, world.policy, journals=(beside,), attach=beside.attach)
+        apart += beside.apart
+    assert apart > 1_000, "it would show nothing if nobody were in the ledger of a pool"
