@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.api.stage import Stage, job
 from tests.api.test_budgets import get, put
+from tests.api.test_streams import listening
 
 
 def renamed(service: Stage) -> None:
@@ -41,6 +42,23 @@ def test_roles_and_jobs_follow_a_renamed_account(own_service: Stage) -> None:
         assert client.get(f"/api/v1/jobs/{first['id']}").json()["spec"] is not None
         done = client.post(f"/api/v1/jobs/{first['id']}/cancel", json={"why": "over"})
         assert done.status_code == 200, done.text
+
+
+def test_who_listens_to_an_account_hears_the_jobs_it_goes_on_for(own_service: Stage) -> None:
+    """Those of the time before, under the new name and the old one; and nobody else's."""
+    first = own_service.submit("ada")["id"]
+    renamed(own_service)
+    with (
+        listening(own_service, account="vision/film") as film,
+        listening(own_service, account="vision/video") as video,
+        listening(own_service, account="llm") as elsewhere,
+    ):
+        with own_service.client("adm") as client:
+            assert client.post(f"/api/v1/jobs/{first}/cancel", json={"why": "over"}).status_code == 200
+        other = own_service.submit("eve", account="llm")["id"]
+        for heard in (film, video):
+            assert next(heard).data["job"] == first
+        assert next(elsewhere).data["job"] == other
 
 
 def test_nobody_takes_the_past_of_an_account_that_was_not_theirs(own_service: Stage) -> None:

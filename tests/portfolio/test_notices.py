@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import smtplib
 import socketserver
+import ssl
+import subprocess
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from email import message_from_bytes
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -56,44 +64,87 @@ class Post:
 
 
 class Mail:
-    """An SMTP server that keeps what it gets: envelope and message."""
+    """An SMTP server that keeps what it gets: envelope and message.
 
-    def __init__(self) -> None:
+    `tls`: no, starttls or yes, with `context`; `logins`: who logged in with which password, encrypted or not.
+    """
+
+    def __init__(self, tls: str = "no", context: ssl.SSLContext | None = None) -> None:
+        self.tls, self.context = tls, context
         self.got: list[tuple[str, list[str], Any]] = []
+        self.logins: list[tuple[str, str, bool]] = []
         self.refuses = False
-        mail = self
-
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                sender, to = "", list[str]()
-                self._say("220 here")
-                while line := self.rfile.readline().decode().strip():
-                    word = line[:4].upper()
-                    if word == "DATA":
-                        self._say("354 go on")
-                        mail.got.append((sender, to, message_from_bytes(self._data())))
-                    elif word == "RCPT" and mail.refuses:
-                        self._say("550 nobody of that name")
-                        continue
-                    elif word == "QUIT":
-                        self._say("221 bye")
-                        return
-                    sender = line.partition(":")[2].split()[0] if word == "MAIL" else sender
-                    to = [*to, line.partition(":")[2]] if word == "RCPT" else to
-                    self._say("250 ok")
-
-            def _data(self) -> bytes:
-                lines = []
-                while (line := self.rfile.readline()) != b".\r\n":
-                    lines.append(line)
-                return b"".join(lines)
-
-            def _say(self, text: str) -> None:
-                self.wfile.write(f"{text}\r\n".encode())
-
-        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), partial(Talk, self))  # type: ignore[arg-type]
         self.server.daemon_threads = True
-        self.address = f"127.0.0.1:{self.server.server_address[1]}"
+        self.server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that hangs up is no fault
+        self.port = self.server.server_address[1]
+        self.address = f"127.0.0.1:{self.port}"
+
+
+class Talk(socketserver.StreamRequestHandler):
+    """One connection to it."""
+
+    def __init__(self, mail: Mail, *given: Any) -> None:
+        self.mail, self.safe = mail, False
+        self.sender, self.to = "", list[str]()
+        super().__init__(*given)
+
+    def setup(self) -> None:
+        super().setup()
+        if self.mail.tls == "yes":
+            self._encrypt()
+
+    def handle(self) -> None:
+        words = {"EHLO": self._hello, "STAR": self._start, "AUTH": self._login, "MAIL": self._from, "RCPT": self._for,
+                 "DATA": self._data}  # fmt: skip
+        with suppress(OSError):
+            self._say("220 here")
+            while line := self.rfile.readline().decode().strip():
+                if line.upper() == "QUIT":
+                    self._say("221 bye")
+                    return
+                words.get(line[:4].upper(), self._whatever)(line)
+
+    def _hello(self, _: str) -> None:
+        offers = ["250-STARTTLS\r\n"] if self.mail.tls == "starttls" and not self.safe else []
+        self._say(f"250-here\r\n{''.join(offers)}250 AUTH PLAIN")
+
+    def _start(self, _: str) -> None:
+        self._say("220 go on")
+        self._encrypt()
+
+    def _login(self, line: str) -> None:
+        _, user, password = b64decode(line.split()[2]).decode().split("\0")
+        self.mail.logins.append((user, password, self.safe))
+        self._say("235 welcome" if password == "s3cret" else "535 who are you")
+
+    def _from(self, line: str) -> None:
+        self.sender = line.partition(":")[2].split()[0]
+        self._say("250 ok")
+
+    def _for(self, line: str) -> None:
+        self.to.append(line.partition(":")[2])
+        self._say("550 nobody of that name" if self.mail.refuses else "250 ok")
+
+    def _data(self, _: str) -> None:
+        self._say("354 go on")
+        lines = []
+        while (line := self.rfile.readline()) != b".\r\n":
+            lines.append(line)
+        self.mail.got.append((self.sender, self.to, message_from_bytes(b"".join(lines))))
+        self._say("250 ok")
+
+    def _whatever(self, _: str) -> None:
+        self._say("250 ok")
+
+    def _encrypt(self) -> None:
+        assert self.mail.context is not None
+        self.connection = self.request = self.mail.context.wrap_socket(self.request, server_side=True)
+        self.rfile, self.wfile = self.request.makefile("rb"), self.request.makefile("wb", 0)
+        self.safe = True
+
+    def _say(self, text: str) -> None:
+        self.wfile.write(f"{text}\r\n".encode())
 
 
 @pytest.fixture
@@ -160,6 +211,82 @@ def test_mail_goes_to_all_its_addresses(mail: Mail, tmp_path: Path) -> None:
     assert message["Subject"] == "mirab: preempted, needs-human (2)"
     assert message["Bcc"] is None
     assert "Jöb 7" in message.get_payload(decode=True).decode()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate of localhost that nobody but this test trusts."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here, which makes the certificate")
+    file = tmp_path_factory.mktemp("certificate") / "both.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+             "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(file),
+             "-out", str(file.with_suffix(".crt"))]  # fmt: skip
+    subprocess.run(words, check=True, capture_output=True)
+    file.write_text(file.read_text() + file.with_suffix(".crt").read_text())
+    return file
+
+
+@pytest.fixture
+def sealed(certificate: Path, request: pytest.FixtureRequest) -> Iterator[Mail]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    yield from _serving(Mail(request.param, context))
+
+
+def secret(tmp_path: Path, mail: Mail, tls: str, host: str = "localhost") -> Receiver:
+    """The receiver of a file, with a login."""
+    (tmp_path / "password").write_text("s3cret\n")
+    text = (
+        f"notices: [{{to: email, address: a@x.org, from: mirab@x.org, server: '{host}:{mail.port}', tls: {tls}, "
+        "user: mirab, password_file: password}]"
+    )
+    (receiver,) = settings(tmp_path, text)
+    return receiver
+
+
+@pytest.mark.parametrize("sealed", ["starttls", "yes"], indirect=True)
+def test_mail_goes_by_a_login_over_tls(
+    sealed: Mail, request: pytest.FixtureRequest, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's trusted certificates are those of SSL_CERT_FILE: here the test's own."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_suffix(".crt")))
+    send(secret(tmp_path, sealed, request.node.callspec.params["sealed"]), [notice()])
+    assert sealed.logins == [("mirab", "s3cret", True)]
+    ((_, to, message),) = sealed.got
+    assert (to, message["Subject"]) == (["<a@x.org>"], "mirab: preempted")
+
+
+@pytest.mark.parametrize("sealed", ["starttls", "yes"], indirect=True)
+def test_nothing_is_said_to_a_mail_server_that_cannot_show_who_it_is(
+    sealed: Mail, request: pytest.FixtureRequest, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = secret(tmp_path, sealed, request.node.callspec.params["sealed"])
+    with pytest.raises(ssl.SSLCertVerificationError):
+        send(receiver, [notice()])
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_suffix(".crt")))
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"127\.0\.0\.1"):
+        send(replace(receiver, server="127.0.0.1"), [notice()])
+    assert (sealed.logins, sealed.got) == ([], [])
+
+
+def test_no_password_goes_to_a_server_without_tls_although_it_was_asked_for(mail: Mail, tmp_path: Path) -> None:
+    with pytest.raises(smtplib.SMTPException, match="STARTTLS"):
+        send(secret(tmp_path, mail, "starttls"), [notice()])
+    assert (mail.logins, mail.got) == ([], [])
+
+
+def test_a_wrong_password_is_told(mail: Mail, tmp_path: Path) -> None:
+    receiver = secret(tmp_path, mail, "no")
+    (tmp_path / "password").write_text("guess")
+    with pytest.raises(smtplib.SMTPAuthenticationError, match="who are you"):
+        send(receiver, [notice()])
+    assert mail.got == []
+
+
+def test_a_password_over_the_wire_without_tls_is_refused_in_the_file(mail: Mail, tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"password .* in the clear"):
+        secret(tmp_path, mail, "no", host="mail.example.org")
 
 
 def test_a_redirect_is_not_followed(post: Post) -> None:

@@ -50,6 +50,8 @@ HEEDFUL = "trap 'exit 0' USR1\nsleep {seconds} & wait"
 """Goes on its notice."""
 LESS = "$(({seconds} / (1 + 2 * ${{SLURM_RESTART_COUNT:-0}})))"
 """It has less to do each time: work that never saves anything need never end."""
+CALM_S = 7.0
+"""So long after one thing was broken nothing else is: where nothing gets to run, nothing can be stopped."""
 PREEMPTIONS_A_MINUTE = 3
 """At the least, so that the minimum is really tried."""
 LONG_ONES = 0.5
@@ -89,15 +91,20 @@ class Storm:
 
     def blow(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
+        breaks = [self.kill_controller, self.kill_node_daemon, self.kill_service, self.stall]
         moves: list[tuple[Callable[[], None], int]] = [
             (self.submit, 10), (self.submit_gang, 2), (self.submit_array, 1), (self.burst, 8), (self.cancel, 2),
-            (self.hold, 1), (self.release, 3), (self.requeue, 3), (self.kill_controller, 1),
-            (self.kill_node_daemon, 1), (self.kill_service, 1), (self.stall, 1),
+            (self.hold, 1), (self.release, 3), (self.requeue, 3), *((move, 2) for move in breaks),
         ]  # fmt: skip
+        calm_until = 0.0
         while time.monotonic() < deadline:
             (move,) = self.dice.choices([move for move, _ in moves], [weight for _, weight in moves])
+            if move in breaks and time.monotonic() < calm_until:
+                continue
             self.done.append(move.__name__)
             move()
+            if move in breaks:
+                calm_until = time.monotonic() + CALM_S
             time.sleep(self.dice.uniform(0.1, 1.2))
 
     # --- moves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,19 @@ def test_import_makes_budgets_and_a_log(slurm_with_accounts: SlurmCluster, tmp_p
     from mirab.cli.main import run
 
     assert run(["sim", str(out / "jobs.txt"), "--cluster", str(out / "cluster.yaml")]) == 0
+
+
+def test_a_state_of_tomorrow_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no version that mirab knows has said: counted, named, and nothing that anything is done about."""
+    listing = json.loads((Path(__file__).parent / "recorded" / "squeue-22.05.json").read_text())
+    listing["jobs"][0]["job_state"] = "HIBERNATING"
+    (tmp_path / "listing").write_text(json.dumps(listing))
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\nexec cat {tmp_path}/listing\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = CliRunner().invoke(command, ["status", "--state-dir", str(tmp_path)])
+    assert done.exit_code == 0 and "States that this version does not understand: HIBERNATING" in done.output
 
 
 def _submitted(slurm: SlurmCluster) -> bool:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from mirab.model.records import Grant
+from mirab.model.units import FOREVER, MINUTE
 from mirab.service.auth.principal import Principal
 from mirab.service.runtime import Service
 from mirab.study.weeklydiary import Diary
 from tests.slurm.cluster import SlurmCluster
-from tests.slurm.house import House, house, sbatch
+from tests.slurm.house import USERS, House, house, sbatch
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +104,82 @@ def test_jobs_that_are_not_mirabs_are_left_alone(governed: House) -> None:
     slurm.run("scontrol", "release", kept)
     governed.wait(lambda: governed.held(kept) == "", "the release to be seen")
     assert "JobHeldAdmin" in slurm.run("squeue", "-h", "-j", kept, "--format=%r")
+
+
+def test_a_reservation_is_slurms(governed: House) -> None:
+    """Its jobs are left to Slurm; while it holds a node, mirab starts nothing there, and nobody repairs it."""
+    slurm = governed.slurm
+    slurm.run(
+        "scontrol", "create", "reservation", "ReservationName=course", "StartTime=now", "Duration=60", "Nodes=n1",
+        f"Users={','.join(USERS)}",
+    )  # fmt: skip
+    try:
+        course = red(slurm, "--reservation=course")
+        governed.wait(lambda: governed.state(course) == "RUNNING", "Slurm to start it")
+        service = governed.service
+        assert service is not None and governed.nodes(course) == ("n1",)
+        assert service.live.state.runs[governed.runs(course)[0].id].min_runtime == FOREVER, "nobody stops it"
+        governed.wait(lambda: service.live.state.troubled, "mirab to see that n1 is reserved")
+        jobs = [blue(slurm, minimum="1h") for _ in range(3)]
+        governed.wait(lambda: [governed.state(job) for job in jobs].count("RUNNING") == 2, "the other nodes to be used")
+        slurm.run("scancel", course)
+        governed.wait(lambda: governed.state(course) == "CANCELLED", "its end")
+        (last,) = (job for job in jobs if governed.state(job) != "RUNNING")
+    finally:
+        slurm.run("scancel", "--reservation=course")
+        slurm.wait_for(lambda: "RUNNING" not in slurm.run("squeue", "-h", "-R", "course", "-o", "%T"), "it to be empty")
+        slurm.run("scontrol", "delete", "ReservationName=course")
+    governed.wait(lambda: governed.nodes(last) == ("n1",) and governed.state(last) == "RUNNING", "n1 to be used again")
+    assert len(governed.runs(last)) == 1, "it was not tried on the reserved node"
+
+
+def test_without_the_plugin_mirab_holds_jobs_itself(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Slurm may start some before mirab has seen them: they count, and what waits is mirab's."""
+    with house(slurm, tmp_path / "mirab", plugin=False) as made:
+        made.govern("red")
+        made.start()
+        jobs = [red(slurm, minimum="1h") for _ in range(3)]
+        made.wait(lambda: [made.state(job) for job in jobs] == ["RUNNING"] * 3, "the nodes to be used")
+        late = red(slurm, minimum="1h")
+        made.wait(lambda: "JobHeldAdmin" in slurm.run("squeue", "-h", "-j", late, "--format=%r"), "mirab to hold it")
+        slurm.run("scancel", jobs[0])
+        made.wait(lambda: made.state(late) == "RUNNING", "mirab to start it")
+        assert made.runs(late)[0].id == f"{late}.1"
+        assert "mirab:placed" in slurm.run("scontrol", "show", "job", late), "it was mirab that did"
+
+
+def test_a_partitions_contract_and_the_cap(slurm: SlurmCluster, tmp_path: Path) -> None:
+    settings = "interval: 1s\npartitions: {main: {min: 7m, grace: 3s}}\n"
+    with house(slurm, tmp_path / "mirab", settings=settings) as made:
+        made.govern("red")
+        service = made.start()
+        silent = sbatch(slurm, *WHOLE_NODE, "-A", "red")
+        greedy = red(slurm, minimum="3d")
+        made.wait(lambda: made.state(silent) == made.state(greedy) == "RUNNING", "both to run")
+        runs = service.live.state.runs
+        spans = [runs[made.runs(job)[0].id].min_runtime for job in (silent, greedy)]
+        assert spans == [7 * MINUTE, service.live.state.policy.min_runtime_cap]
+
+
+def test_a_sick_node_is_emptied_repaired_and_used_again_without_anybody(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """What monitoring reports goes all the way: drain, the end of the minimum, requeue, repair, resume."""
+    repair = tmp_path / "repair"
+    repair.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/repaired\nscontrol update NodeName="$1" State=RESUME\n')
+    repair.chmod(0o755)
+    with house(slurm, tmp_path / "mirab", settings=f"interval: 1s\nrepair_command: {repair}\n") as made:
+        made.govern("red")
+        service = made.start()
+        jobs = fill(made, minimum="6s")
+        (sick,) = (job for job in jobs if made.nodes(job) == ("n2",))
+        service.desk.node_report(OPS, "n2", xid=79)
+        made.wait(lambda: len(made.runs(sick)) == 2 and made.state(sick) == "RUNNING", "it to run again")
+        assert (tmp_path / "repaired").read_text().split() == ["n2"]
+        first, again = made.runs(sick)
+        assert first.outcome == "PREEMPTED" and (first.ended_at or 0) - (first.started_at or 0) >= 6_000
+        assert made.nodes(sick) == ("n2",) and again.started_at is not None
+        (drain,) = _drains_reported(service)
+        assert drain["node"] == "n2" and "XID 79" in drain["cause"] and drain["person"] == ""
+        assert drain["back_s"] >= drain["empty_s"] > drain["at_s"] and drain["lost_gpu_hours"] > 0
 
 
 def test_what_users_do_behind_its_back(governed: House) -> None:

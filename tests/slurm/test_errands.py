@@ -12,7 +12,7 @@ from mirab.backends.slurm.errands import Errands
 from mirab.backends.slurm.runner import Runner
 from mirab.backends.slurm.tracker import Known
 from mirab.model.events import Event
-from mirab.model.plans import Preempt, Start
+from mirab.model.plans import Preempt, Repair, Start
 from mirab.model.reasons import DrainedFrom, InOrder
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, SECOND, AccountPath, RunId, WorkloadId
@@ -147,3 +147,11 @@ def test_a_job_of_which_slurm_takes_no_change_gives_its_nodes_back(refusal: str,
     desk.look(job())
     assert [type(fact).__name__ for fact in desk.told] == [told]
     assert ("Priority=0" in desk.notes.words[-1]) is (told == "RunEnded"), "what may have been heard is taken back"
+
+
+def test_a_node_that_is_only_reserved_is_not_repaired() -> None:
+    desk = Desk()
+    desk.errands = Errands(desk.notes, desk.tracker, lambda: desk.now, desk.told.extend, ("repair",))
+    desk.tracker.take_in([], [replace(NODES[0], flags=("RESERVED",)), replace(NODES[1], flags=("DRAIN",))], desk.now)
+    desk.errands.do([Repair(NAMES[0]), Repair(NAMES[1])])
+    assert desk.notes.words == ["repair n1"]

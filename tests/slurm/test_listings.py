@@ -166,6 +166,8 @@ def test_nodes_in_groups_that_are_alike() -> None:
         (["IDLE", "DRAIN"], False, True),
         (["DRAINED"], False, True),
         (["ALLOCATED", "FAIL"], False, True),
+        (["MIXED", "RESERVED"], False, True),
+        (["IDLE", "MAINT"], False, True),
         (["IDLE", "POWERED_DOWN"], True, False),
         (["HUMMING"], False, False),
     ],

@@ -26,6 +26,7 @@ case "{name}" in
             [ $# -gt 0 ] || {{ echo "{name} on standard input" >>{log}; exit 70; }} ;;
   *) echo "{name} $*" >>{log}; exit 70 ;;
 esac
+echo "{name} $*" >>{log}.looks
 exec {real} "$@"
 """
 
@@ -76,6 +77,13 @@ def test_it_follows_everything_and_changes_nothing(
         observer.wait(lambda: observer.state(quick) == "COMPLETED", "a job that came and went")
         waiting = [job for job in (*others, gang) if observer.state(job) == "PENDING"]
         observer.wait(lambda: all(told(service, job) for job in waiting), "the reason why each waits")
+        when = service.views.answers.when(gang, 1)
+        assert when is not None and when.sentence, when
+        shares = service.views.shares(None)
+        assert shares is not None
+        shown = {each.path: each for each in shares.accounts}
+        assert shown["red"].running_gpus == 8 * 3 and shown["blue"].waiting_gpus == 8 * 2
+        assert all(shown[name].ratio is not None and shown[name].debt_h is not None for name in ("red", "blue")), shown
         observer.wait(
             lambda: compared((facts, plan) for _, facts, plan in service.store.records())[1], "advice to stop some"
         )
@@ -95,6 +103,8 @@ def test_it_follows_everything_and_changes_nothing(
         assert red > 8 * 2_000, "two runs or more, of eight GPUs each, are charged to their account"
         assert not service.live.intents.starts
     assert not log.exists(), log.read_text()
+    looks = {line.split()[0] for line in log.with_suffix(".looks").read_text().splitlines()}
+    assert looks >= {"squeue", "sinfo"}, "mirab's calls went past the guard"
 
 
 def test_a_slurm_without_json_is_read_as_text(slurm: SlurmCluster, tmp_path: Path) -> None:

@@ -313,6 +313,16 @@ def test_nodes_drain_come_back_and_are_added() -> None:
     assert kinds(story.look()) == ["NodeDown"]
 
 
+def test_a_reserved_node_takes_nothing_and_is_not_sick() -> None:
+    story = Story(tracker())
+    kept = [replace(NODES[0], flags=("RESERVED",)), *NODES[1:]]
+    told = story.look(nodes=kept)
+    assert told == [facts.NodeDegraded(story.now, NAMES[0], "reserved in Slurm")]
+    assert story.tracker.nodes.only_reserved(NAMES[0]) and not story.tracker.nodes.only_reserved(NAMES[1])
+    story.look(nodes=[replace(kept[0], flags=("RESERVED", "DRAIN")), *NODES[1:]])
+    assert not story.tracker.nodes.only_reserved(NAMES[0])
+
+
 def test_a_suspended_run_stands_still() -> None:
     story = Story(tracker())
     story.look(runs())

@@ -22,6 +22,8 @@ OF_FORM = {
 }
 TLS = ("no", "starttls", "yes")
 SMTP_PORT = 25
+HERE = ("localhost", "127.0.0.1", "[::1]", "::1")
+"""Mail servers to which nothing goes over a wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ def _receiver(item: Entry) -> Receiver:
     if missing is not None:
         raise item.error(f"a receiver of kind {form} needs {missing!r}", "add it")
     server, port = _server(found["server"]) if form == "email" else ("", SMTP_PORT)
+    tls = found["tls"].parsed("tls", lambda text: _one_of(text, "tls", TLS)) if "tls" in found else "no"
+    if "password_file" in found and tls == "no" and server not in HERE:
+        raise item.error(f"the password would go to {server} in the clear", "add tls: starttls, or tls: yes")
     return Receiver(
         form=form,
         about=_words(found.get("about"), "about", KINDS) or KINDS,
@@ -92,7 +97,7 @@ def _receiver(item: Entry) -> Receiver:
         port=port,
         user=found["user"].text("user") if "user" in found else "",
         password_file=_path(found.get("password_file"), item),
-        tls=found["tls"].parsed("tls", lambda text: _one_of(text, "tls", TLS)) if "tls" in found else "no",
+        tls=tls,
     )
 
 

@@ -104,7 +104,8 @@ class Notices:
         if run is None:
             return "", "somebody", ""
         label = run.workload.label
-        return str(run.workload.account), str(run.workload.user), f" ({label})" if label else ""
+        account = self._live.state.heirs.get(run.workload.account, run.workload.account)
+        return str(account), str(run.workload.user), f" ({label})" if label else ""
 
     # --- looked at every minute --------------------------------------------------------------------------------------
     def _watch(self) -> None:

@@ -191,7 +191,7 @@ class Errands:
             elif isinstance(action, Resume) and nodes.takes_nothing(action.node):
                 if self._warn(self._runner.write([commands.resume(action.node)])):
                     nodes.doubt(action.node)
-            elif isinstance(action, Repair):
+            elif isinstance(action, Repair) and not nodes.only_reserved(action.node):
                 log.warning("node %s is empty and may be repaired", action.node)
                 if self._repair:
                     self._warn(self._runner.write([(*self._repair, action.node)]))

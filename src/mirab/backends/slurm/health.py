@@ -12,6 +12,7 @@ from mirab.model.resources import Cluster
 from mirab.model.units import Instant, NodeName
 
 UP, DEGRADED, DOWN = "up", "degraded", "down"
+RESERVED = "reserved in Slurm"
 
 
 class Nodes:
@@ -39,7 +40,7 @@ class Nodes:
 
     def _node(self, name: NodeName, node: SlurmNode | None, now: Instant) -> Iterator[Event]:
         before, after = self.health.get(name, UP), health_of(node)
-        cause = "no longer in Slurm's configuration" if node is None else node.reason
+        cause = _cause(node)
         self.health[name] = after
         if after == before:
             return
@@ -58,6 +59,11 @@ class Nodes:
         node = self.listed.get(name)
         return node is None or node.draining or node.dead
 
+    def only_reserved(self, name: NodeName) -> bool:
+        """Whether nothing is wrong with it: it is kept for others."""
+        node = self.listed.get(name)
+        return node is not None and node.reserved and not node.sick and not node.dead
+
     def doubt(self, name: NodeName) -> None:
         """What the scheduler believes is not so: the next listing tells it again."""
         self.health.pop(name, None)
@@ -67,3 +73,9 @@ def health_of(node: SlurmNode | None) -> str:
     if node is None or node.dead:
         return DOWN
     return DEGRADED if node.draining else UP
+
+
+def _cause(node: SlurmNode | None) -> str:
+    if node is None:
+        return "no longer in Slurm's configuration"
+    return node.reason or (RESERVED if node.reserved else "")

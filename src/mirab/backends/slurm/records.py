@@ -132,11 +132,21 @@ class SlurmNode:
         return self.state in ("DOWN", "ERROR", "FUTURE", "POWERED_DOWN") or "POWERED_DOWN" in self.flags
 
     @property
-    def draining(self) -> bool:
-        """It takes nothing new, and what runs may go on: sick, being serviced, or about to be."""
-        return bool({"DRAIN", "FAIL", "MAINT", "REBOOT_REQUESTED", "REBOOT_ISSUED"} & {*self.flags, self.state}) or (
+    def sick(self) -> bool:
+        """Somebody or something has said that it takes nothing new: it is sick, or about to be worked on."""
+        return bool({"DRAIN", "FAIL", "REBOOT_REQUESTED", "REBOOT_ISSUED"} & {*self.flags, self.state}) or (
             self.state in ("DRAINED", "DRAINING", "FAILING")
         )
+
+    @property
+    def reserved(self) -> bool:
+        """A reservation of Slurm's has begun there, for jobs that mirab does not decide about or for maintenance."""
+        return bool({"RESERVED", "MAINT"} & {*self.flags, self.state})
+
+    @property
+    def draining(self) -> bool:
+        """It takes nothing new of ours, and what runs may go on until its minimum is over."""
+        return self.sick or self.reserved
 
 
 @dataclass(frozen=True, slots=True)

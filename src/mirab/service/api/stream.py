@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from itertools import islice
 
 from anyio.to_thread import run_sync
 
+from mirab.model.units import AccountPath
 from mirab.service.api.bus import Bus, Listener, Record
 from mirab.service.api.ports import ApiSettings, StorePort
 from mirab.service.api.told import Told, told
@@ -23,10 +24,14 @@ DROPPED = b": too slow, come back with Last-Event-ID\n\n"
 
 
 class Filter:
-    """What a client wants to hear: one job, or the jobs of a subtree; without either, everything."""
+    """What a client wants to hear: one job, or the jobs of a subtree; without either, everything.
 
-    def __init__(self, store: StorePort, job: str | None, account: str | None) -> None:
-        self._store, self._job, self._account = store, job, account
+    `heirs`: account that is no more -> the one that goes on for it, as the budgets in force say.
+    """
+
+    def __init__(self, store: StorePort, job: str | None, account: str | None,
+                 heirs: Callable[[], Mapping[AccountPath, AccountPath]] = dict) -> None:  # fmt: skip
+        self._store, self._job, self._account, self._heirs = store, job, account, heirs
         self._accounts: OrderedDict[str, str] = OrderedDict()
 
     def wanted(self, record: Record) -> list[Told]:
@@ -42,10 +47,14 @@ class Filter:
     def _of_interest(self, job: str) -> bool:
         if self._job is not None and job != self._job:
             return False
-        return self._account is None or f"{self._account_of(job)}/".startswith(f"{self._account}/")
+        if self._account is None:
+            return True
+        heirs = self._heirs()
+        mine, asked = (AccountPath(each) for each in (self._account_of(job), self._account))
+        return f"{heirs.get(mine, mine)}/".startswith(f"{heirs.get(asked, asked)}/")
 
     def _account_of(self, job: str) -> str:
-        """A job's account, which never changes."""
+        """The account on record for a job, which never changes."""
         if job not in self._accounts:
             row = self._store.job(job)
             self._accounts[job] = row.account if row is not None else ""
