@@ -8,6 +8,7 @@ import pytest
 
 from mirab.control.cycle import cycle
 from mirab.core.state import State
+from mirab.core.trial import Trial
 from mirab.model.accounts import Budget, Budgets, sorted_shares
 from mirab.model.events import (
     BudgetsChanged,
@@ -144,6 +145,20 @@ def test_runs_past_their_minimum_may_be_stopped_in_the_ledger_that_they_come_to(
     world.change(2 * DAY, tree(0, 100))
     plan = world.submit(workload("b", "h100", account="blue"))
     assert [type(action).__name__ for action in plan.actions] == ["Preempt"]
+
+
+def test_nobody_takes_from_another_ledger_nor_stands_beside_it() -> None:
+    """Blue owes nothing to anybody on the A100s, however far red stands above its share of the H100s."""
+    world = World(tree(0, 100))
+    world.submit(workload("r1", "h100"), workload("r2", "h100"))
+    world.decide(2 * DAY)
+    world.submit(workload("b", "h100", account="blue"))
+    trial = Trial(world.state, world.clock.instant)
+    accounts = world.state.accounts
+    blue, own, red = accounts[AccountPath("blue")], accounts[AccountPath("h100:blue")], accounts[H]
+    assert trial.may_take(own, red, 0) and not trial.may_take(blue, red, 0)
+    assert world.state.roots_beside(red) == [red, own]
+    assert trial.first_leaf(own.window) is own and trial.first_leaf(blue.window) is None
 
 
 def test_without_a_pool_left_the_main_ledger_stands_empty() -> None:

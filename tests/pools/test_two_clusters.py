@@ -164,7 +164,7 @@ def _alike(data: Any) -> Any:
 
 @pytest.mark.parametrize("base", ["budget", "budget", "fifo", "priority", "fair-tree", "quota", "strict"])
 @given(chance=st.one_of(st.randoms(use_true_random=False), st.integers(0, 2**32).map(Random)))
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_two_pools_with_trees_of_their_own_are_two_clusters(base: str, chance: Random) -> None:
     policy = draw_policy(chance, "fifo" if base == "strict" else base)
     policy = replace(policy, drains_max=99, preemptions_max=999, holds_max=99, cadence=0)
