@@ -270,3 +270,18 @@ def test_who_gets_too_little_of_a_pool_is_told_so(tmp_path: Path, monkeypatch: p
     assert told.text.startswith("h100:vision/video was owed 1") and "got 0" in told.text
     bench.live.stopping.set()
     bench.close()
+
+
+def test_a_pool_that_the_cluster_has_lost_stands_in_no_ones_way(tmp_path: Path) -> None:
+    """Budgets that name one that is gone can be changed; nobody can name it anew."""
+    lost = Budgets((budget("vision", 30, b200=75), budget("llm", 70)))
+    bench = Bench(tmp_path, cluster=BOTH, budgets=lost)
+    assert list(bench.state.ledgers) == [""]
+    made = {"vision": {"share": "20%", "pool_shares": {"b200": "75%"}}, "llm": {"share": "70%"}}
+    bench.desk.set_budgets(ROOT, made, "*", "something else")
+    assert bench.state.accounts["vision"].share == 20 * PERCENT  # type: ignore[index]
+    made["llm"]["pool_shares"] = {"c300": "10%"}
+    with pytest.raises(DeskError) as told:
+        bench.desk.set_budgets(ROOT, made, "*", "of another")
+    assert refused(told) == "account llm has a share of the pool c300, and the pools are a100, h100"
+    bench.close()

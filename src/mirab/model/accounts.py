@@ -174,15 +174,16 @@ class Budgets:
         """The pools that any budget names, sorted."""
         return tuple(sorted({name for _, budget, _ in self.walk() for name, _ in budget.pool_shares}))
 
-    def pools_unknown(self, pools: Sequence[str]) -> str:
+    def pools_unknown(self, pools: Sequence[str], besides: Sequence[str] = ()) -> str:
         """The sentence about the first pool that somebody names and that is none; "" = there is no such.
 
         Args:
             pools: names of the cluster's pools.
+            besides: names that are passed over, since they stood in the budgets before the cluster lost the pool.
         """
         for path, budget, _ in self.walk():
             for name, _ in budget.pool_shares:
-                if name not in pools:
+                if name not in pools and name not in besides:
                     return f"account {path} has a share of the pool {name}, and the pools are {', '.join(pools)}"
         return ""
 

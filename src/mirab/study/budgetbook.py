@@ -131,7 +131,8 @@ def change(
 
 def _check_pools(book: Book, history: History) -> None:
     tree = history.at(history.changesets[-1].effective_at)
-    unknown = "" if book.pools is None else tree.pools_unknown(book.pools)
+    before = book.history.at(book.history.later(0)).pools_named() if book.history.head else ()
+    unknown = "" if book.pools is None else tree.pools_unknown(book.pools, before)
     if unknown:
         raise ValueError(unknown)
 

@@ -126,7 +126,7 @@ class BudgetCommands:
             changes = term_changes(state.budgets, after)
             check_rights(who, changes)
             check_past(who, state.budgets, after)
-            check_pools(after, state)
+            check_pools(state.budgets, after, state)
             if not changes:
                 return Entry()
             edits = tuple(difference(state.budgets, after))
@@ -253,9 +253,9 @@ def check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
             )
 
 
-def check_pools(budgets: Budgets, state: State) -> None:
-    """Every pool that somebody names is one of the cluster."""
-    unknown = budgets.pools_unknown([pool.name for pool in state.cluster.pools])
+def check_pools(before: Budgets, after: Budgets, state: State) -> None:
+    """Every pool that is named anew is one of the cluster; what was named before it lost the pool stands in no way."""
+    unknown = after.pools_unknown([pool.name for pool in state.cluster.pools], before.pools_named())
     if unknown:
         raise invalid(unknown)
 

@@ -89,7 +89,7 @@ class Portfolio:
         after = successor(present, tree, now)
         if lost := left_out(present, tree, after):
             raise invalid(left_out_told(lost, day(now)))
-        unknown = after.pools_unknown([pool.name for pool in cluster.pools])
+        unknown = after.pools_unknown([pool.name for pool in cluster.pools], present.pools_named())
         if unknown:
             raise invalid(unknown)
         if after == present:
