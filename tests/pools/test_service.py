@@ -21,6 +21,7 @@ from mirab.service.courier import Notice
 from mirab.service.desk.budgets import version_of
 from mirab.service.desk.changing import Proposal
 from mirab.service.desk.errors import DeskError
+from mirab.service.desk.exceptions import Wish
 from mirab.service.desk.portfolio import Shares as Wanted
 from mirab.service.metrics import Metrics
 from mirab.service.notices import Notices
@@ -285,3 +286,21 @@ def test_a_pool_that_the_cluster_has_lost_stands_in_no_ones_way(tmp_path: Path) 
         bench.desk.set_budgets(ROOT, made, "*", "of another")
     assert refused(told) == "account llm has a share of the pool c300, and the pools are a100, h100"
     bench.close()
+
+
+def test_an_exception_is_of_an_account_and_costs_what_each_ledger_can_give(bench: Bench) -> None:
+    """Half of everything from vision, which has 30 % of 32 A100s and 75 % of 16 H100s: 9.6 and 8 GPUs."""
+    exceptions, end = bench.desk.portfolio.exceptions, bench.live.now() + 10 * HOUR
+    with pytest.raises(DeskError) as told:
+        exceptions.request(EVE, Wish("longer-minimum", "h100:llm", "a long one", end, cap=20 * HOUR))
+    assert refused(told) == "exceptions are of an account, whatever the pool: name llm, not h100:llm"
+    wish = Wish("extra-share", "llm", "a deadline", end, share=50 * PERCENT, donor="vision")
+    case = exceptions.approve(ROOT, exceptions.request(EVE, wish).id, "agreed")
+    assert exceptions.told(case)["gpus"] == pytest.approx(17.6)
+    bench.settle()
+    shares = {path: round(bench.state.accounts[path].share / PERCENT) for path in ("llm", "h100:llm", "h100:vision")}  # type: ignore[index]
+    assert shares == {"llm": 100, "h100:llm": 50, "h100:vision": 25}
+    with pytest.raises(DeskError) as told:
+        more = Wish("extra-share", "llm", "all of it", end, share=80 * PERCENT, donor="vision/image")
+        exceptions.request(EVE, more)
+    assert "less than 80%" in refused(told)

@@ -9,7 +9,7 @@ import structlog
 
 from mirab.core.shares import covers
 from mirab.core.state import State
-from mirab.model.accounts import Budgets, ledger_path
+from mirab.model.accounts import Budgets, ledger_of, ledger_path, plain
 from mirab.model.events import (
     Event,
     ExemptionGranted,
@@ -296,6 +296,8 @@ def _check_dates(case: Case, now: Instant, longest: Duration) -> None:
 
 
 def _check_account(account: str, state: State) -> None:
+    if ledger_of(account):
+        raise invalid(f"exceptions are of an account, whatever the pool: name {plain(account)}, not {account}")
     budget = state.budgets.find(account) if account else None
     if budget is None:
         raise not_found(f"there is no account {account or 'named'}: `mirab share` shows those there are")
