@@ -278,7 +278,7 @@ def test_a_pool_that_the_cluster_has_lost_stands_in_no_ones_way(tmp_path: Path) 
     lost = Budgets((budget("vision", 30, b200=75), budget("llm", 70)))
     bench = Bench(tmp_path, cluster=BOTH, budgets=lost)
     assert list(bench.state.ledgers) == [""]
-    made = {"vision": {"share": "20%", "pool_shares": {"b200": "75%"}}, "llm": {"share": "70%"}}
+    made: dict[str, Any] = {"vision": {"share": "20%", "pool_shares": {"b200": "75%"}}, "llm": {"share": "70%"}}
     bench.desk.set_budgets(ROOT, made, "*", "something else")
     assert bench.state.accounts["vision"].share == 20 * PERCENT  # type: ignore[index]
     made["llm"]["pool_shares"] = {"c300": "10%"}
