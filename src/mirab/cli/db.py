@@ -11,6 +11,7 @@ import click
 
 from mirab.cli.exits import ConflictError, Exit, InvalidError, UnreachableError, UnusableError
 from mirab.cli.output import emit, say, to_json
+from mirab.model.units import plural
 
 if TYPE_CHECKING:
     from mirab.store.database import Database
@@ -104,7 +105,8 @@ def check(ctx: click.Context, /, repair: bool, as_json: bool, **place: Any) -> N
             for line in found.wrong:
                 emit(f"WRONG  {line}")
             verdict = "not ok" if found.wrong else "ok"
-            emit(f"{verdict}: {found.records:,} records, {found.jobs:,} jobs, {found.runs:,} runs")
+            counts = plural(found.records, "record"), plural(found.jobs, "job"), plural(found.runs, "run")
+            emit(f"{verdict}: {', '.join(counts)}")
         if found.wrong:
             if not repair:
                 say("If the journal is whole, 'mirab db check --repair' makes the rest anew; else restore a backup.")
@@ -116,7 +118,7 @@ def _tell_contents(contents: Any, as_json: bool, sentence: str) -> None:
     if as_json:
         emit(to_json({"form": contents.form, "made_at": contents.made_at, "from": contents.made_from, "rows": rows}))
     else:
-        say(sentence.format(f"{rows.get('journal', 0):,} records, {rows.get('jobs', 0):,} jobs"))
+        say(sentence.format(f"{plural(rows.get('journal', 0), 'record')}, {plural(rows.get('jobs', 0), 'job')}"))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from mirab.cli.slurmforms import (
     slurm_time,
     span_text,
 )
+from mirab.model.units import plural
 
 FROM_ENVIRONMENT = {
     "account": ("MIRAB_ACCOUNT", "SBATCH_ACCOUNT"),
@@ -216,12 +217,13 @@ def _gpus(wishes: Wishes, nodes: int, tasks: int, largest_node: Callable[[], int
     if found.number:
         nodes = nodes or max(1, total.number // found.number)
         if found.number * nodes != total.number:
-            raise WishError(f"{wishes['gpus'].where}: {total.number} GPUs in all are not {nodes} x {found.number}")
+            sum_ = f"{plural(total.number, 'GPU')} in all {'is' if total.number == 1 else 'are'}"
+            raise WishError(f"{wishes['gpus'].where}: {sum_} not {nodes} x {found.number}")
         return Gpus(found.number, found.type or total.type), nodes
     nodes = nodes or -(-total.number // max(1, largest_node() if total.number > 1 else 1))
     if total.number % nodes:
         raise WishError(
-            f"{wishes['gpus'].where}: {total.number} GPUs do not spread evenly over {nodes} nodes: "
+            f"{wishes['gpus'].where}: {plural(total.number, 'GPU')} do not spread evenly over {plural(nodes, 'node')}: "
             "say --nodes and --gpus-per-node"
         )
     return Gpus(total.number // nodes, total.type), nodes

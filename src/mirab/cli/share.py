@@ -13,7 +13,8 @@ from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import Column, table, terminal_width
 from mirab.cli.output import emit, say, to_json
 from mirab.model.accounts import ledger_of, plain
-from mirab.study.formats import count, hours, percent, plural, ratio, standing
+from mirab.model.units import plural
+from mirab.study.formats import count, hours, percent, ratio, standing
 
 Account = dict[str, Any]
 
@@ -154,7 +155,7 @@ def sentences(each: Account) -> Iterator[str]:
         yield f"{owed}, all of it by {near(each['debt_gone_by'])} if nothing is paid"
     if each.get("borrowed_gpus"):
         yield (
-            f"it runs on {each['borrowed_gpus']:g} GPUs more than its share of them: they are borrowed from accounts "
+            f"it runs on {plural(each['borrowed_gpus'], 'GPU')} more than its share: borrowed from accounts "
             "that do not use theirs, who get them back past the minimums"
         )
     if each.get("next_start"):

@@ -11,6 +11,7 @@ import click
 
 from mirab.cli.exits import Exit, UnusableError
 from mirab.cli.output import emit, say, to_json
+from mirab.model.units import plural
 
 if TYPE_CHECKING:
     from mirab.backends.slurm.runner import Runner
@@ -107,9 +108,9 @@ def import_(out: str, since: str, as_json: bool, **place: str | None) -> None:
         told = {"folder": str(folder), "files": files, "accounts": accounts, "slots": cluster.slots}
         emit(to_json({**told, "attempts": attempts, "since": since}))
         return
-    say(f"{folder}/budgets.yaml: {accounts} accounts, for `mirab serve --backend slurm --cluster`")
+    say(f"{folder}/budgets.yaml: {plural(accounts, 'account')}, for `mirab serve --backend slurm --cluster`")
     say(f"{folder}/cluster.yaml: the same and {cluster.slots} GPUs and cores, for replays")
-    say(f"{folder}/jobs.txt: {attempts} attempts of jobs since {since}")
+    say(f"{folder}/jobs.txt: {plural(attempts, 'attempt')} of jobs since {since}")
     say(f"Next: mirab compare {folder}/jobs.txt --cluster {folder}/cluster.yaml --policies fair-tree,budget")
 
 
@@ -164,7 +165,7 @@ def ungovern(accounts: tuple[str, ...], as_json: bool, **place: str | None) -> i
     write_governed(settings.governed, [account for account in before if account not in accounts])
     everything = "*" in accounts
     given, left = _give_back(runner_of(settings, observing=False), None if everything else frozenset(accounts))
-    return _given(settings.governed, given, left, as_json, f"{given} jobs given back to Slurm")
+    return _given(settings.governed, given, left, as_json, f"{plural(given, 'job')} given back to Slurm")
 
 
 @command.command("release-all")
@@ -182,7 +183,7 @@ def release_all(as_json: bool, **place: str | None) -> int:
     settings = _settings(**place)
     write_governed(settings.governed, ())
     given, left = _give_back(runner_of(settings, observing=False), None)
-    said = f"Nothing is governed any more; {given} jobs given back to Slurm"
+    said = f"Nothing is governed any more; {plural(given, 'job')} given back to Slurm"
     return _given(settings.governed, given, left, as_json, said)
 
 
@@ -213,7 +214,7 @@ def _given(path: Path, given: int, left: int, as_json: bool, said: str) -> int:
     else:
         say(said)
     if left:
-        say(f"{left} jobs are still held: say it again, or `scontrol release JOB`")
+        say(f"{plural(left, 'job')} {'is' if left == 1 else 'are'} still held: say it again, or `scontrol release JOB`")
         return Exit.FAILED
     return Exit.OK
 

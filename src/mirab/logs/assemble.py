@@ -22,7 +22,7 @@ from mirab.logs.infer import (
     slots_of,
     unit_of,
 )
-from mirab.logs.intake import Intake, Job, plural
+from mirab.logs.intake import Intake, Job
 from mirab.logs.moments import Calendar
 from mirab.logs.nodeevents import read_node_events
 from mirab.logs.options import LoadOptions
@@ -31,7 +31,7 @@ from mirab.model.accounts import Budgets
 from mirab.model.events import BudgetsChanged
 from mirab.model.resources import Cluster, Pool, Shape
 from mirab.model.trace import Trace
-from mirab.model.units import DAY, AccountPath, Duration, UserName, WorkloadId
+from mirab.model.units import DAY, AccountPath, Duration, UserName, WorkloadId, plural
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
 
 NO_SLOTS = {
@@ -138,7 +138,11 @@ def _choose_unit(intake: Intake, options: LoadOptions, given: ClusterFile | None
     unit = unit_of(intake.jobs)
     if unit != "gpu":
         with_gpus = sum(1 for job in intake.jobs if job.gpus)
-        few = f"only {with_gpus:,} of {len(intake.jobs):,} jobs ask for GPUs" if with_gpus else "the log has no GPUs"
+        few = (
+            f"only {with_gpus:,} of {plural(len(intake.jobs), 'job')} ask for GPUs"
+            if with_gpus
+            else "the log has no GPUs"
+        )
         intake.notes.append(f"unit: {UNIT_NAMES[unit]}s, as {few} (--unit gpu, cpu or node to choose)")
     return unit
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mirab.logs.errors import LogError
-from mirab.logs.intake import Intake, Job, plural
+from mirab.logs.intake import Intake, Job
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.resources import Cluster, Pool
-from mirab.model.units import HOUR, WHOLE, NodeName
+from mirab.model.units import HOUR, WHOLE, NodeName, plural
 
 UNIT_NAMES = {"gpu": "GPU", "cpu": "core", "node": "node"}
 USUAL_NODE = 8
@@ -112,7 +112,7 @@ def _infer_pool(intake: Intake, unit: str, kind: str, jobs: list[Job], slots: Sl
     count = max(count, layout(widest.nodes, slots(widest), size)[0])
     if count > MOST_NODES:
         raise LogError(
-            f"a cluster of {count:,} nodes would be needed (the largest job stands at line {widest.line})",
+            f"a cluster of {plural(count, 'node')} would be needed (the largest job stands at line {widest.line})",
             remedy="describe the real one in a file and give it with --cluster",
         )
     if len(names) < count:
@@ -176,7 +176,7 @@ def _node_size(intake: Intake, unit: str, jobs: list[Job], slots: SlotsOf, neede
         return USUAL_NODE, f"the log does not say how many {what} a node has: {USUAL_NODE} is usual"
     if 0 < intake.installed.nodes <= intake.installed.slots:
         size = -(-intake.installed.slots // intake.installed.nodes)
-        return size, f"{intake.installed.source} says {intake.installed.nodes:,} nodes"
+        return size, f"{intake.installed.source} says {plural(intake.installed.nodes, 'node')}"
     largest = max(slots(job) for job in jobs)
     return max(needed, largest), "the log does not say which cores share a node: one node holds them all"
 

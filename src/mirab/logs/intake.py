@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mirab.logs.contracts import UNSTATED, Terms
 from mirab.model.accounts import LEDGER_MARK
-from mirab.model.units import Duration
+from mirab.model.units import Duration, plural
 
 LINES_SHOWN = 5
 LONGEST_NAME = 200
@@ -107,11 +107,6 @@ class Remarks:
         return [
             f"{plural(number, 'row')}: {what} (first at line {line})" for what, (number, line) in self._found.items()
         ]
-
-
-def plural(number: int, word: str) -> str:
-    """``1 node``, ``2,000 nodes``."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def account_path(text: str) -> str:

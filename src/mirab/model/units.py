@@ -62,6 +62,11 @@ def parse_duration(text: str) -> Duration:
     return sum(_scaled(number, _STEP[unit]) for number, unit in parts)
 
 
+def plural(number: float, noun: str, several: str = "") -> str:
+    """A count as people write it: ``1 node``, ``3 nodes``, ``1.5 GPUs``, ``1,200 jobs``."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
+
+
 def _scaled(number: str, step: int) -> int:
     whole, _, fraction = number.partition(".")
     return int(whole) * step + (int(fraction) * step // 10 ** len(fraction) if fraction else 0)

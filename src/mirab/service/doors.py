@@ -13,7 +13,7 @@ import structlog
 
 from mirab.logs.errors import LogError
 from mirab.model.resources import Cluster
-from mirab.model.units import WorkloadId, format_share
+from mirab.model.units import WorkloadId, format_share, plural
 from mirab.service.api.app import create_app
 from mirab.service.api.parts import Parts
 from mirab.service.api.ports import ApiSettings
@@ -174,8 +174,7 @@ def _welcome(service: Service, addresses: Sequence[str], say: Say) -> None:
 def describe_cluster(cluster: Cluster) -> str:
     """``8 GPUs on 1 node, 16 cores on 1 node``."""
     return ", ".join(
-        f"{pool.slots} {'GPUs' if pool.gpus_per_node else 'cores'} on {len(pool.nodes)} "
-        f"{'node' if len(pool.nodes) == 1 else 'nodes'}"
+        f"{plural(pool.slots, 'GPU' if pool.gpus_per_node else 'core')} on {plural(len(pool.nodes), 'node')}"
         for pool in cluster.pools
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirab.model.resources import Allocation, Cluster
-from mirab.model.units import Duration, Instant, NodeMask
+from mirab.model.units import Duration, Instant, NodeMask, plural
 from mirab.model.workloads import NodeTrouble
 
 KINDS = ("degraded", "down")
@@ -45,7 +45,7 @@ class Hardware:
                 span = f"{known[0]} to {known[-1]}" if known else "none"
                 raise ValueError(
                     f"node events name {trouble.node}, which cluster {self._cluster.name} does not have "
-                    f"(its {len(known)} nodes: {span}): correct the name or give the cluster file that it is from"
+                    f"({plural(len(known), 'node')}: {span}): correct the name or give the cluster file that it is from"
                 )
 
     def place(self, node: str) -> tuple[int, NodeMask]:

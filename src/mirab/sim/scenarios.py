@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mirab.model.resources import Shape
 from mirab.model.trace import Trace
-from mirab.model.units import DAY, HOUR, MINUTE, AccountPath, UserName, WorkloadId
+from mirab.model.units import DAY, HOUR, MINUTE, AccountPath, UserName, WorkloadId, plural
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
 from mirab.sim.synthetic import SynthOptions, synthesize
 
@@ -72,7 +72,9 @@ def _burst(trace: Trace) -> Trace:
             priority=2,
         )
         more.append(Arrival(workload, (10 + number * 7 % 50) * MINUTE, 2 * DAY))
-    return _with_arrivals(trace, more, f"{count} jobs of one GPU within two hours of the third day, all of {team}")
+    return _with_arrivals(
+        trace, more, f"{plural(count, 'job')} of one GPU within two hours of the third day, all of {team}"
+    )
 
 
 def _training(trace: Trace) -> Trace:
@@ -91,7 +93,7 @@ def _training(trace: Trace) -> Trace:
         restart=3 * MINUTE,
         priority=2,
     )
-    note = f"a training of two days on {nodes} nodes, submitted on the third day by {team}"
+    note = f"a training of two days on {plural(nodes, 'node')}, submitted on the third day by {team}"
     return _with_arrivals(trace, [Arrival(workload, 2 * DAY, None)], note)
 
 
@@ -103,7 +105,7 @@ def _maintenance(trace: Trace) -> Trace:
         NodeTrouble(BEGINS + number * 10 * MINUTE, name, "degraded", 2 * HOUR) for number, name in enumerate(drained)
     ]
     troubles = sorted([*trace.troubles, *more], key=lambda each: (each.at, each.node))
-    note = f"maintenance of {len(drained)} nodes from the third day on, one every ten minutes"
+    note = f"maintenance of {plural(len(drained), 'node')} from the third day on, one every ten minutes"
     return replace(trace, troubles=troubles, notes=(*trace.notes, note))
 
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 from mirab.model.accounts import Budgets
 from mirab.model.resources import Shape
 from mirab.model.trace import Trace
-from mirab.model.units import DAY, SECOND, WHOLE, AccountPath, UserName, WorkloadId
+from mirab.model.units import DAY, SECOND, WHOLE, AccountPath, UserName, WorkloadId, plural
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
 from mirab.sim.population import (
     CLASSES,
@@ -168,9 +168,8 @@ def _make_teams(options: SynthOptions, budgets: Budgets, rng: Random) -> list[_T
     gpus = options.nodes * options.gpus_per_node
     classes = _fitting_classes(options)
     if not classes:
-        raise ValueError(
-            f"{options.nodes} nodes with {options.gpus_per_node} GPUs hold no work: ask for a larger cluster"
-        )
+        size = f"{plural(options.nodes, 'node')} with {plural(options.gpus_per_node, 'GPU')}"
+        raise ValueError(f"{size} hold no work: ask for a larger cluster")
     teams: list[_Team] = []
     first_user = 0
     leaves = set(budgets.leaves())

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 
 from mirab.model.units import DAY, HOUR, MINUTE, SECOND, Instant
+from mirab.model.units import plural as plural
 
 ABSENT = "–"
 """Written where a measure has no value."""
@@ -96,11 +97,6 @@ def times(factor: float | None) -> str:
 def printable(text: str) -> str:
     """The text without control characters: a name from a log may not move a cursor or turn the direction of writing."""
     return "".join(char if char.isprintable() or char in "\n\u00a0" else "\ufffd" for char in text)
-
-
-def plural(number: int, noun: str, several: str = "") -> str:
-    """``1 node``, ``3 nodes``."""
-    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
 
 
 def times_word(number: int) -> str:

@@ -24,7 +24,7 @@ from mirab.model.reasons import (
     UnmetDependency,
 )
 from mirab.model.records import JobRow, Write
-from mirab.model.units import Instant, WorkloadId
+from mirab.model.units import Instant, WorkloadId, plural
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.arrays import parse_ids
 from mirab.service.desk.book import dependencies_of
@@ -135,7 +135,9 @@ class JobCommands:
         if not wanted:
             raise invalid("name at least one job")
         if len(wanted) > most:
-            raise invalid(f"one command can name {most:,} jobs, and this one names {len(wanted):,}: do it in parts")
+            raise invalid(
+                f"one command can name {plural(most, 'job')}, and this one names {len(wanted):,}: do it in parts"
+            )
         return wanted
 
     # --- the commands -----------------------------------------------------------------------------------------------

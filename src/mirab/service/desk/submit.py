@@ -12,7 +12,7 @@ from mirab.model.codec import encode
 from mirab.model.events import Event, WorkloadHeld, WorkloadSubmitted
 from mirab.model.reasons import ArrayLimitReached, DependencyNeverSatisfied, HeldByUser, HoldReason, UnmetDependency
 from mirab.model.records import IdempotentReply, JobSpec, JobState, Write
-from mirab.model.units import Instant, WorkloadId
+from mirab.model.units import Instant, WorkloadId, plural
 from mirab.model.workloads import Workload
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.ask import Ask, read_form
@@ -154,7 +154,7 @@ class Submissions:
                 after[Dependency("afterany", job)] = None
         most = self._office.limits.dependencies
         if len(after) > most:
-            raise invalid(f"it would have to wait for {len(after)} jobs, and at most {most} are allowed")
+            raise invalid(f"it would have to wait for {plural(len(after), 'job')}, and at most {most} are allowed")
         return tuple(after)
 
     def _namesakes(self, name: str, who: Principal) -> Iterable[WorkloadId]:
@@ -222,6 +222,6 @@ def _named(number: WorkloadId, ask: Ask) -> str:
 def _summary(made: Accepted) -> str:
     workload = made.jobs[0][0]
     shape = workload.shape
-    return f"{workload.account}: {shape.nodes} x {shape.gpus_per_node} GPUs" + (
+    return f"{workload.account}: {shape.nodes} x {plural(shape.gpus_per_node, 'GPU')}" + (
         f", {len(made.jobs)} tasks" if len(made.jobs) > 1 else ""
     )

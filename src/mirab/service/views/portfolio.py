@@ -10,7 +10,7 @@ from mirab.core.shares import covers
 from mirab.model.accounts import Budgets
 from mirab.model.policy import DRAIN_PAUSE
 from mirab.model.resources import Cluster
-from mirab.model.units import HOUR, UNIT, Instant, format_duration, format_share
+from mirab.model.units import HOUR, UNIT, Instant, format_duration, format_share, plural
 from mirab.service.desk.cases import GRANTED, RESERVATION, Case
 from mirab.service.views.moments import iso
 from mirab.study.exceptions import extra_units
@@ -90,11 +90,12 @@ def _payers(case: Case, cluster: Cluster, budgets: Budgets, whole: float) -> dic
 
 
 def _told(case: Case, rate: float) -> str:
+    gpus = plural(round(rate, 1), "GPU")
     if case.kind == "extra-share":
-        return f"{rate:,.1f} GPUs more for {case.account}, from {case.donor or 'what is promised to nobody'}"
+        return f"{gpus} more for {case.account}, from {case.donor or 'what is promised to nobody'}"
     if case.kind == DRAIN_PAUSE:
-        return f"{rate:,.1f} GPUs of {case.node} that are neither repaired nor given to anybody else, at most"
-    return f"{rate:,.1f} GPUs set aside for {case.account}, and charged to it whether used or not"
+        return f"{gpus} of {case.node} that are neither repaired nor given to anybody else, at most"
+    return f"{gpus} set aside for {case.account}, and charged to it whether used or not"
 
 
 def case_part(case: Case, cluster: Cluster, budgets: Budgets, now: Instant, note: str = "") -> Part:
@@ -136,7 +137,7 @@ def _terms(case: Case) -> str:
         return f"{format_share(case.share)} of the cluster, from {case.donor or 'the unassigned rest'}"
     if case.kind == RESERVATION:
         where = f" of {case.pool}" if case.pool else ""
-        return f"{case.nodes} x {case.gpus_per_node} GPUs{where}"
+        return f"{case.nodes} x {plural(case.gpus_per_node, 'GPU')}{where}"
     if case.kind == DRAIN_PAUSE:
         return f"no drain stops what runs on {case.node}"
     return ""
