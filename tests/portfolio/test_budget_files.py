@@ -342,7 +342,7 @@ def test_evidence_is_kept_by_its_hash(mirab: Mirab, file: Path, tmp_path: Path) 
         ),
         (["vision=40", "--reason", "x"], 1, "write a percentage such as 12.5%"),
         (["visoin=40%", "vision", "--reason", "x"], 1, "vision: nothing is to change"),
-        (["visoin", "--owner", "y", "--reason", "x"], 1, "did you mean vision?"),
+        (["visoin", "--owner", "y", "--reason", "x"], 3, "did you mean vision?"),
         (["vision=40%"], 1, "needs the reason"),
         (["vision=40%", "--reason", "x", "--author", " "], 1, "needs the author"),
         (["vision=40%", "--reason", "x", "--from", "2001-01-01"], 1, "what was delivered is not rewritten"),

@@ -16,6 +16,7 @@ import pytest
 from mirab.model.events import Outcome
 from mirab.model.units import DAY, HOUR, MINUTE
 from mirab.service.desk.errors import DeskError
+from mirab.service.desk.exceptions import Wish
 from mirab.service.desk.portfolio import Shares
 from mirab.service.trials import DONE, REMEMBERED, STORE, Asked, Trials, Tried, tried
 from mirab.study.pastwork import past_trace
@@ -158,6 +159,24 @@ def test_what_a_proposal_closes_is_named_with_what_that_refuses(bench: Bench) ->
     (told,) = (note for note in found["notes"] if "closed" in note)
     assert told == f"llm is closed in the proposal: {count} workloads that came in for it are refused there."
     assert count > 10
+
+
+def test_an_exception_is_tried_on_the_journal_before_it_is_approved(bench: Bench) -> None:
+    """A node for four days next week, put into the five days that there are: the others pay for it."""
+    fortnight(bench)
+    portfolio, now = bench.desk.portfolio, bench.live.now()
+    wish = Wish("reservation", "vision/video", "a demo", now + 11 * DAY, now + 7 * DAY, nodes=1, gpus_per_node=4)
+    case = portfolio.exceptions.request(ADA, wish)
+    found = wait_for(portfolio.trials, portfolio.tried_exception(case.id, 5).id).found
+    assert found is not None
+    (tried_,) = found["exceptions"]
+    assert (tried_["id"], tried_["owner"], tried_["unit_hours"]) == (case.id, "ada", 4 * 24 * 4)
+    assert tried_["placed"].startswith("from ")
+    assert {each["account"]: each["during"] < 0 for each in tried_["cost"]}["llm"]
+    assert found["changes"] == []
+    assert case.id not in bench.state.reservations, "nothing was approved"
+    with pytest.raises(DeskError, match="there is no exception x99"):
+        portfolio.tried_exception("x99", 5)
 
 
 def test_the_same_file_is_refused_as_a_change_and_as_a_what_if(bench: Bench, mirab: Mirab, tmp_path: Path) -> None:

@@ -78,6 +78,23 @@ def test_shares_of_more_than_everything_are_told(browser: Any, served: Stage) ->
         assert "120%" in page.locator("[role=alert]").inner_text()
 
 
+def test_the_command_tries_an_exception_that_was_asked_for(
+    served: Stage, mirab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRAB_SERVER", served.url)
+    monkeypatch.setenv("MIRAB_TOKEN", served.tokens["adm"])
+    wanted = {"kind": "guaranteed", "account": "llm", "lasts": "2d", "reason": "an evaluation"}
+    with served.client("eve") as client:
+        case = client.post("/api/v1/exceptions", json=wanted).json()["id"]
+    told = mirab("whatif", "--log", "last-7d", "--with-exception", case)
+    assert told.code == 0, told.err
+    assert f"{case}: guaranteed for llm" in told.out
+    assert f"name it in the reason when you approve {case}" in told.err
+    assert mirab("whatif", "--log", "last-7d", "--with-exception", "x99").code == 3
+    with served.client("adm") as client:
+        assert "either budgets or the id" in client.post("/api/v1/whatif", json={"days": 3}).json()["detail"]
+
+
 def test_the_command_tries_a_file_on_the_last_days_and_a_change_names_it(
     served: Stage, mirab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,3 +194,44 @@ def test_a_drain_is_paused_and_its_price_told(served: Stage, mirab: Mirab, monke
     act_as(served, monkeypatch, "adm")
     assert mirab("except", "approve", asked.out.strip(), "--why", "agreed").code == 0
     assert "neither repaired nor given to anybody else" in mirab("except", "list").err
+
+
+CODES: dict[str, tuple[str, list[str], int, str]] = {
+    "done": ("adm", ["vision/image=20%"], 0, ""),
+    "conflict": ("adm", ["vision/video=55%", "--base", "1"], 5, "has changed what lies under vision"),
+    "more than everything": ("adm", ["vision/video=90%"], 1, "more than 100%"),
+    "no right": ("mia", ["llm=60%", "vision=40%"], 4, "may not change"),
+    "no account": ("adm", ["nobody/at-all=10%"], 3, "there is no account 'nobody'"),
+    "no account to close": ("adm", ["--close", "nobody"], 3, "there is no account 'nobody'"),
+    "changes nothing": ("adm", ["vision=50%"], 1, "changes nothing"),
+    "no reason": ("adm", ["vision/image=20%", "--why", ""], 1, "reason"),
+    "no share": ("adm", ["vision=lots"], 1, "lots"),
+    "nothing said": ("adm", [], 2, "nothing is to change"),
+}
+"""Who, what, the exit code, and a word of the sentence: the table of docs/howto/budgets.md."""
+
+
+@pytest.mark.parametrize("where", ["service", "file"])
+@pytest.mark.parametrize("case", CODES)
+def test_the_exit_codes_of_budget_set(
+    case: str, where: str, served: Stage, mirab: Mirab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    who, words, code, says = CODES[case]
+    file = tmp_path / "budgets.yaml"
+    file.write_text(
+        "budgets: {vision: {share: 50%, children: {video: {share: 50%}, image: {share: 25%}}}, llm: {share: 50%}}"
+    )
+    place = [str(file)] if where == "file" else []
+    if where == "file" and code == 4:
+        pytest.skip("whoever may write the file may change it")
+    assert mirab("budget", "set", *place, "vision/image=30%", "--why", "before").code == 0
+    act_as(served, monkeypatch, who)
+    why = [] if "--why" in words else ["--why", "a test"]
+    said = mirab("budget", "set", *place, *words, *why)
+    assert (said.code, says in said.err) == (code, True), said.err
+
+
+@pytest.mark.parametrize("text", ["-1h", "0", "soon"])
+def test_no_exception_lasts_less_than_some_time(served: Stage, mirab: Mirab, text: str) -> None:
+    said = mirab("except", "request", "guaranteed", "llm", "--for", text, "--reason", "x")
+    assert (said.code, f"{text!r} is no length that an exception can have" in said.err) == (2, True), said.err

@@ -95,8 +95,10 @@ def proposed(client: Client, draft: Draft) -> tuple[Changeset, History]:
     """Have the service record it; what was recorded, and the history with it.
 
     Raises:
-        UnusableError: it changes nothing.
+        UnusableError: it changes nothing, or nobody says why.
     """
+    if not draft.reason.strip():
+        raise UnusableError("A change of budgets needs the reason: say why with --reason.")
     if not draft.edits and not draft.reverts:
         raise UnusableError("It changes nothing: the budgets are as you want them.")
     made = client.post("/budgets/changes", _body(draft))

@@ -49,10 +49,13 @@ EVIDENCE = click.option(
 @contextmanager
 def sentences() -> Iterator[None]:
     """What the budgets say no to, as the errors of a command."""
+    from mirab.study.budgetedits import UnknownAccountError
     from mirab.study.budgethistory import BudgetConflictError
 
     try:
         yield
+    except UnknownAccountError as error:
+        raise NotFoundError(f"{error}.") from error
     except BudgetConflictError as error:
         raise ConflictError(f"{error}.") from error
     except ValueError as error:

@@ -82,8 +82,21 @@ def wanted(kind: str, account: str, given: dict[str, Any]) -> dict[str, Any]:
         if given[name] is not None:
             body[name] = _instant(given[name], given["timezone"])
     if given["lasts"] is not None:
-        body["lasts"] = given["lasts"]
+        body["lasts"] = _length(given["lasts"])
     return {"kind": kind, "account": account, **body}
+
+
+def _length(text: str) -> str:
+    """A length of time that is more than none."""
+    from mirab.model.units import parse_duration
+
+    try:
+        lasts = parse_duration(text)
+    except ValueError:
+        lasts = 0
+    if not lasts:
+        raise click.UsageError(f"--for: {text!r} is no length that an exception can have: write one such as 6h or 3d")
+    return text
 
 
 def _instant(text: str, timezone: str | None) -> str:

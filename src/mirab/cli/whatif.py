@@ -43,8 +43,8 @@ PATIENCE = 1_900.0
     "--policy", metavar="NAME|FILE", help="The present policy. Default: that of the cluster file, else budget."
 )
 @SETTING_OPTION
-@click.option("--with-exception", "exception", metavar="FILE",
-              help="Try the exceptions and reservations of this file (YAML) besides the present ones.")  # fmt: skip
+@click.option("--with-exception", "exception", metavar="FILE|ID",
+              help="Try the exceptions of this file (YAML), or that of the service of this id, too.")  # fmt: skip
 @click.option("--place", metavar="WHEN", help="Where in the log an exception is tried: a date, or 10d from the start.")
 @output_options
 @JOBS_OPTION
@@ -66,16 +66,18 @@ def command(
 
     BUDGETS is a YAML file; its sections budgets, policy, exceptions, reservations and budget_changes take the place of
     those of --cluster, the present. --set changes the proposed policy. A difference that luck explains is called noise.
-    With --log last-30d the service tries the budgets of the file on the last days of its own journal.
+    With --log last-30d the service tries the budgets of the file, or an exception, on the last days of its own journal.
     """
     from mirab.cli.inputs import choose_policy, instant, load_trace, policy_of_cluster
 
     if budgets is None and exception is None and not settings:
         raise click.UsageError("nothing is proposed: name a file of BUDGETS, or --with-exception, or --set")
     if (days := LAST_DAYS.fullmatch(choice.log)) is not None and not Path(choice.log).exists():
-        if budgets is None or exception or settings or policy or place or choice.files[1:] != (None,) * 3:
-            raise click.UsageError("--log last-30d tries the budgets of a file, on the service's own nodes and policy")
-        _on_the_service(budgets, int(days[1]), server, output)
+        both = (budgets is None) == (exception is None)
+        if both or settings or policy or place or choice.files[1:] != (None,) * 3:
+            raise click.UsageError("--log last-30d tries the budgets of a file, or an exception (--with-exception x7), "
+                                   "on the service's own nodes and policy")  # fmt: skip
+        _on_the_service(budgets, exception, int(days[1]), server, output)
         return
     present = choose_policy(policy or policy_of_cluster(choice))
     file, tried_file = _file(budgets, choice), _file(exception, choice)
@@ -91,15 +93,17 @@ def command(
     _write(sides, _question(trace, after, present, proposed, tried), output)
 
 
-def _on_the_service(name: str, days: int, server: str | None, output: OutputChoice) -> None:
+def _on_the_service(
+    name: str | None, exception: str | None, days: int, server: str | None, output: OutputChoice
+) -> None:
     """The answer of the service about the last days of its journal."""
     from mirab.cli.client import at, open_client
     from mirab.cli.exits import TimedOutError
 
     check_outputs((output.json, output.html), (name,))
-    text = check_input(name).read_text("utf-8", "replace")
+    tried = {"exception": exception} if name is None else {"budgets": check_input(name).read_text("utf-8", "replace")}
     with open_client(server) as client:
-        trial = client.post("/whatif", {"budgets": text, "days": days})
+        trial = client.post("/whatif", {**tried, "days": days})
         until = time.monotonic() + PATIENCE
         while trial["state"] == "running":
             if time.monotonic() > until:
@@ -110,6 +114,9 @@ def _on_the_service(name: str, days: int, server: str | None, output: OutputChoi
             raise UnusableError(f"The what-if failed: {trial['problem']}.")
         found = client.get(at("whatif", trial["id"]), {"whole": "true"})
     _tell(found, output)
+    if exception is not None:
+        say(f"Kept by the service as {trial['id']}: name it in the reason when you approve {exception}.")
+        return
     say(f"Kept by the service as {trial['id']}: `--evidence {trial['id']}` of `mirab budget set` names it by its hash.")
 
 

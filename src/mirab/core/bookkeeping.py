@@ -41,6 +41,7 @@ class Bookkeeping(Waitlist):
 
     def expose(self, run: Run) -> None:
         """Its minimum is over: the contract protects it no longer."""
+        run.loose = True
         if run.charged:
             run.account.exposed[run.id] = run
             self.exposed_leaves[run.account] = None
@@ -50,6 +51,9 @@ class Bookkeeping(Waitlist):
 
     def cover(self, run: Run) -> None:
         """It is nobody's victim any more: it is stopping, gone, or protected again."""
+        if not run.loose:
+            return
+        run.loose = False
         self.uncharged_runs.pop(run.id, None)
         if run.account.exposed.pop(run.id, None) is not None and not run.account.exposed:
             del self.exposed_leaves[run.account]

@@ -5,7 +5,6 @@ Order of plans: no charged victims, least loss, fewest gangs, lowest id. Victims
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from mirab.core.nodes import Bank, without
@@ -18,17 +17,18 @@ from mirab.model.resources import lowest, nodes_of
 from mirab.model.units import Charge, Instant, NodeMask, RunId
 
 
-@dataclass(frozen=True, slots=True)
 class Clearing:
     """Nodes that stopping the victims makes room on."""
 
-    pool: int
-    mask: NodeMask
-    width: int
-    victims: tuple[Run, ...]
+    __slots__ = ("mask", "pool", "victims", "width")
+
+    def __init__(self, pool: int, mask: NodeMask, width: int, victims: tuple[Run, ...]) -> None:
+        self.pool = pool
+        self.mask = mask
+        self.width = width
+        self.victims = victims
 
 
-@dataclass(frozen=True, slots=True)
 class NoClearing:
     """There is none.
 
@@ -36,9 +36,12 @@ class NoClearing:
     once they have checkpointed.
     """
 
-    victims: int
-    nodes: int = 0
-    ripe_at: Instant | None = None
+    __slots__ = ("nodes", "ripe_at", "victims")
+
+    def __init__(self, victims: int, nodes: int = 0, ripe_at: Instant | None = None) -> None:
+        self.victims = victims
+        self.nodes = nodes
+        self.ripe_at = ripe_at
 
 
 def clear(trial: Trial, queue: Queue, victims: list[Run], number: int, width: int) -> Clearing | None:

@@ -49,7 +49,7 @@ def decide(state: State, now: Instant) -> Plan:
     serve_reservations(trial)
     serve_holds(trial)
     _serve_charged(trial)
-    if trial.policy.contract:
+    if trial.contract:
         _serve_uncharged(trial)
     _set_alarm(trial)
     return trial.plan()
@@ -158,7 +158,7 @@ def _may_have_hold(trial: Trial, leaf: Account) -> bool:
     """Whether the leaf's gangs may ask for a hold at all."""
     if trial.holds_given() >= trial.policy.holds_max:
         return False
-    return not trial.policy.contract or (
+    return not trial.contract or (
         trial.ratio(leaf) < 1.0 and len(trial.hold_of.get(leaf, ())) < trial.policy.holds_per_leaf
     )
 
@@ -170,7 +170,7 @@ def _asks_again(trial: Trial, queue: Queue, may_hold: bool, takes: bool) -> bool
     waiting = queue.head.waiting
     if waiting is None or (waiting.again_at <= trial.now and (may_hold or takes)):
         return True
-    return may_hold and (not trial.policy.contract or isinstance(waiting.reason, HoldTaken | HoldNotOwed))
+    return may_hold and (not trial.contract or isinstance(waiting.reason, HoldTaken | HoldNotOwed))
 
 
 def _all_behind(trial: Trial, blocked: Queue, others: list[Queue]) -> None:

@@ -78,7 +78,7 @@ def _kept_for(trial: Trial, queue: Queue) -> BlockedBehind | None:
 
 def _standing(trial: Trial, queue: Queue, plan: NoClearing) -> ShareSpent | None:
     """The account that goes first, if it is another one."""
-    if not trial.policy.contract or not queue.info.charged:
+    if not trial.contract or not queue.info.charged:
         return None
     mine = queue.user.account
     first = trial.first_leaf(mine.window)

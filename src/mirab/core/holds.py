@@ -73,7 +73,7 @@ def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> 
     free = trial.wide(hold.pool, hold.slots_per_node)
     own = free & hold.mask
     if own != hold.mask:
-        if hold.claim or not trial.policy.contract or free.bit_count() < shape.nodes:
+        if hold.claim or not trial.contract or free.bit_count() < shape.nodes:
             return False
         *inside, outside = trial.rooms(hold.pool, queue.info, queue.user.account)
         rooms = [*(free & room for room in inside), own | free & outside]
@@ -111,7 +111,7 @@ def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
 
 def _overstayed(trial: Trial, hold: Hold) -> bool:
     """Whether runs that may not be stopped for it are still there, though their limits are over."""
-    if trial.policy.contract:
+    if trial.contract:
         return any(run_id in trial.state.runs for run_id in hold.spared)
     return trial.banks[hold.pool].with_free(hold.slots_per_node) & hold.mask != hold.mask
 
@@ -124,7 +124,7 @@ def _keep(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
 
 def _mind(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     """Until T: give notice in time, wake in time, say when it will start."""
-    if trial.policy.contract and trial.now >= hold.until - trial.policy.grace_max:
+    if trial.contract and trial.now >= hold.until - trial.policy.grace_max:
         _stop_in_time(trial, queue, pending, hold)
     trial.wake(hold.until - trial.policy.grace_max)
     trial.wake(hold.until)
@@ -185,12 +185,12 @@ def _give_up(trial: Trial, pending: Pending, why: str) -> None:
 def hold_for(trial: Trial, queue: Queue, pending: Pending) -> WaitReason | None:
     """Grant a hold to a blocked gang if it may have one; otherwise say why not. None = nodes are held for it now."""
     leaf = queue.user.account
-    own = [each for each in trial.hold_of.get(leaf, ()) if each in trial.holds] if trial.policy.contract else []
+    own = [each for each in trial.hold_of.get(leaf, ()) if each in trial.holds] if trial.contract else []
     if len(own) >= trial.policy.holds_per_leaf:
         return HoldTaken(own[0], len(own))
     if trial.holds_given() >= trial.policy.holds_max:
         return HoldTaken(None, trial.holds_given())
-    if trial.policy.contract and trial.ratio(leaf) >= 1.0:
+    if trial.contract and trial.ratio(leaf) >= 1.0:
         return HoldNotOwed(trial.ratio(leaf))
     found = find(trial, queue, pending)
     if not isinstance(found, Hold):

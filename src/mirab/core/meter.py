@@ -20,17 +20,29 @@ class Meter:
     window can still see: queries with a rising `start` cost O(1) amortised.
     """
 
-    __slots__ = ("_head", "_rates", "_totals", "_xs")
+    __slots__ = (
+        "_head", "_head_rate", "_head_total", "_head_x", "_more", "_next_x", "_rate", "_rates", "_total", "_totals",
+        "_x", "_xs",
+    )  # fmt: skip
 
     def __init__(self, x: int, rate: int = 0) -> None:
-        self._xs = [x]
-        self._totals = [0]
-        self._rates = [rate]
-        self._head = 0
+        self._keep([x], [0], [rate])
+
+    def _keep(self, xs: list[int], totals: list[int], rates: list[int]) -> None:
+        self._xs, self._totals, self._rates = xs, totals, rates
+        self._x, self._total, self._rate = xs[-1], totals[-1], rates[-1]
+        self._stand_at(0)
+
+    def _stand_at(self, head: int) -> None:
+        """The window begins in that segment: it and the last one are kept at hand, since all questions are of them."""
+        self._head = head
+        self._head_x, self._head_total, self._head_rate = self._xs[head], self._totals[head], self._rates[head]
+        self._more = head + 1 < len(self._xs)
+        self._next_x = self._xs[head + 1] if self._more else self._head_x
 
     @property
     def rate(self) -> int:
-        return self._rates[-1]
+        return self._rate
 
     @property
     def steady(self) -> bool:
@@ -39,29 +51,41 @@ class Meter:
 
     def set_rate(self, x: int, rate: int) -> None:
         """From x on it grows at `rate` (x never falls)."""
-        last = self._xs[-1]
-        if x == last:
-            self._rates[-1] = rate
-            return
-        self._totals.append(self._totals[-1] + self._rates[-1] * (x - last))
-        self._xs.append(x)
-        self._rates.append(rate)
+        if x == self._x:
+            self._rates[-1] = self._rate = rate
+            if not self._more:
+                self._head_rate = rate
+        else:
+            self._append(x, self._total + self._rate * (x - self._x), rate)
 
     def change_rate(self, x: int, delta: int) -> None:
-        self.set_rate(x, self._rates[-1] + delta)
+        self.set_rate(x, self._rate + delta)
 
     def add(self, x: int, amount: int) -> None:
         """A step at x, such as a credit (negative)."""
-        self._totals.append(self.total(x) + amount)
-        self._rates.append(self._rates[-1])
+        self._append(x, self.total(x) + amount, self._rate)
+
+    def _append(self, x: int, total: int, rate: int) -> None:
         self._xs.append(x)
+        self._totals.append(total)
+        self._rates.append(rate)
+        self._x, self._total, self._rate = x, total, rate
+        if not self._more:
+            self._more, self._next_x = True, x
 
     def total(self, x: int) -> int:
         """The cumulative amount at x, not before the last change."""
-        return self._totals[-1] + self._rates[-1] * (x - self._xs[-1])
+        return self._total + self._rate * (x - self._x)
 
     def before(self, start: int) -> int:
         """The cumulative amount at `start`; `start` never falls from call to call. 0 before the first segment."""
+        if self._more and self._next_x <= start:
+            self._move(start)
+        behind = start - self._head_x
+        return self._head_total + self._head_rate * behind if behind > 0 else self._head_total
+
+    def _move(self, start: int) -> None:
+        """The window begins at `start` now; what lies far before it is forgotten."""
         xs, head = self._xs, self._head
         count = len(xs)
         while head + 1 < count and xs[head + 1] <= start:
@@ -69,20 +93,11 @@ class Meter:
         if head > _COMPACT_AFTER and head * 2 > count:
             del xs[:head], self._totals[:head], self._rates[:head]
             head = 0
-        self._head = head
-        behind = start - xs[head]
-        return self._totals[head] + self._rates[head] * behind if behind > 0 else self._totals[head]
+        self._stand_at(head)
 
     def between(self, start: int, end: int) -> int:
         """What was added in (start, end]; `end` not before the last change."""
-        xs, head = self._xs, self._head
-        if head + 1 < len(xs) and xs[head + 1] <= start:
-            before = self.before(start)
-        else:
-            before = self._totals[head]
-            if start > xs[head]:
-                before += self._rates[head] * (start - xs[head])
-        return self._totals[-1] + self._rates[-1] * (end - xs[-1]) - before
+        return self._total + self._rate * (end - self._x) - self.before(start)
 
     def absorb(self, other: Meter) -> None:
         """From now on the sum of both: of what lies inside a window nothing is lost, in either."""
@@ -95,7 +110,7 @@ class Meter:
                 totals.append(totals[-1] + rates[-1] * (x - xs[-1]) + step)
                 xs.append(x)
                 rates.append(rates[-1] + turn)
-        self._xs, self._totals, self._rates, self._head = xs, totals, rates, 0
+        self._keep(xs, totals, rates)
 
     def _changes(self) -> list[tuple[int, int, int]]:
         """(x, step, change of the rate) from the segment on in which the window begins."""

@@ -29,15 +29,15 @@ class Occupied:
         self.bound: list[NodeMask] = [0] * pools
         self.orphans: list[NodeMask] = [0] * pools
         self.exposed: dict[Account, list[NodeMask]] = {leaf: [0] * pools for leaf in state.exposed_leaves}
-        orphans, uncharged = state.orphans, state.uncharged_runs
-        for run_id, run in state.runs.items():
-            if not run.width or run_id in uncharged:
-                continue
-            if run_id in run.account.exposed:
+        for run in state.runs.values():
+            if not run.loose:
+                masks = self.orphans if state.orphans and run.id in state.orphans else self.bound
+            elif run.charged:
                 masks = self.exposed[run.account]
             else:
-                masks = self.orphans if run_id in orphans else self.bound
-            masks[run.pool] |= run.mask
+                continue
+            if run.width:
+                masks[run.pool] |= run.mask
 
     def without(self, pool: int, leaves: Collection[Account], orphans: bool) -> NodeMask:
         """The nodes of a pool that stay taken once the uncharged runs and those of the leaves have stopped."""

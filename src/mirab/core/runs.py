@@ -33,12 +33,13 @@ class Run:
         cancelled: its user wants it no more; it is not put back into the queue.
         recalled: its user wants it stopped and put back into the queue.
         adopted: the engine started it by itself, where and as it liked.
+        loose: its minimum is over or it never had one, and it is not stopping: it may be somebody's victim.
         stuck: it did not stop in time; a human was called.
     """
 
     __slots__ = (
         "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "charged_since",
-        "checkpoint_at", "committed_until", "excused_until", "guest_until", "id", "mask", "min_runtime", "nodes",
+        "checkpoint_at", "committed_until", "excused_until", "guest_until", "id", "loose", "mask", "min_runtime", "nodes",
         "pool", "protected_until", "rate", "recalled",
         "requested_at", "reservation", "slots", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
         "width", "workload",
@@ -66,7 +67,7 @@ class Run:
         self.excused_until: Instant = 0
         self.guest_until: Instant = 0
         self.beneficiary: WorkloadId | None = None
-        self.stuck = False
+        self.stuck = self.loose = False
         self.adopted = False
         self.cancelled = False
         self.recalled = False

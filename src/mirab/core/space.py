@@ -5,8 +5,6 @@ Node sets are integers, so that a scratch copy of the whole cluster costs a few 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirab.core.nodes import Bank, without
 from mirab.core.queues import ShapeInfo, Size
 from mirab.core.shares import Account, covers
@@ -19,17 +17,29 @@ OPEN: Instant = 2 * FOREVER
 """Later than what starts now and stays for ever."""
 
 
-@dataclass(slots=True, eq=False)
 class Kept:
-    """Nodes that not everybody may use: held until an instant, claimed, or reserved for an account."""
+    """Nodes that not everybody may use: held until an instant, claimed, or reserved for an account.
 
-    mask: NodeMask
-    until: Instant
-    """What can be stopped by then may run here; 0 = nothing may start."""
-    holder: WorkloadId
-    account: str = ""
-    """An active reservation's: its work may start, and uncharged work of anybody."""
-    reservation_id: str | None = None
+    Attributes:
+        until: what can be stopped by then may run here; 0 = nothing may start.
+        account: an active reservation's: its work may start, and uncharged work of anybody.
+    """
+
+    __slots__ = ("account", "holder", "mask", "reservation_id", "until")
+
+    def __init__(
+        self,
+        mask: NodeMask,
+        until: Instant,
+        holder: WorkloadId,
+        account: str = "",
+        reservation_id: str | None = None,
+    ) -> None:
+        self.mask = mask
+        self.until = until
+        self.holder = holder
+        self.account = account
+        self.reservation_id = reservation_id
 
 
 class Space:
@@ -45,6 +55,7 @@ class Space:
     def __init__(self, state: State, now: Instant) -> None:
         self.state = state
         self.policy = state.policy
+        self.contract = state.policy.contract
         self.now = now
         self.news = state.version != state.seen_version
         self.usable: list[NodeMask] = list(state.usable)
@@ -131,7 +142,7 @@ class Space:
 
     def horizon(self) -> Instant:
         """How far ahead nodes may be held: without a contract as far as limits are known."""
-        if not self.policy.contract:
+        if not self.contract:
             return FOREVER - 1
         return self.now + max(self.policy.hold_horizon, self.policy.min_runtime_cap + self.policy.grace_max)
 

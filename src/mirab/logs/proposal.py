@@ -162,6 +162,17 @@ def _tried(draft: DraftExemption | DraftReservation, trace: Trace, place: Instan
     return Tried(replace(draft.value, id=name, begin=begin + moved, end=end + moved), moved)
 
 
+def placed(held: T, trace: Trace) -> tuple[T, Duration]:
+    """An exception put into the period of a log, and how far it was moved for that.
+
+    By whole weeks; where it fits whole and not so, as late as it does; where it is longer, from the beginning on.
+    """
+    moved = _weeks(held.begin, held.end, trace)
+    if not trace.starts_at <= held.begin + moved < held.end + moved <= trace.ends_at:
+        moved = max(trace.starts_at - held.begin, trace.ends_at - held.end)
+    return replace(held, begin=held.begin + moved, end=held.end + moved), moved
+
+
 def _instant(moment: Moment, trace: Trace) -> Instant | None:
     """On the trace's clock; None for a date where the log has no calendar."""
     origin = _origin(trace)

@@ -26,14 +26,16 @@ class Outcome(Enum):
     REQUEUED = "REQUEUED"
 
 
-REQUEUED = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LAUNCH_FAILED, Outcome.REQUEUED})
+REQUEUED = (Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LAUNCH_FAILED, Outcome.REQUEUED)
 """Outcomes after which a workload that wants to resume goes back to the queue."""
-ALWAYS_REQUEUED = frozenset({Outcome.LAUNCH_FAILED, Outcome.REQUEUED})
+ALWAYS_REQUEUED = (Outcome.LAUNCH_FAILED, Outcome.REQUEUED)
 """Outcomes after which any workload does: it never ran, or its user asked for it."""
 
 
 def goes_back(outcome: Outcome, resume: bool) -> bool:
     """Whether the workload of a run that ended so queues again: it wants to resume, never ran, or was asked to."""
+    if outcome is Outcome.COMPLETED:
+        return False
     return outcome in ALWAYS_REQUEUED or (outcome in REQUEUED and resume)
 
 

@@ -117,7 +117,8 @@ Days = Annotated[int, whole(1, 90)]
 class TrialWanted(Request):
     """A whole tree of budgets to try. One that leaves an account out is refused: what is to be closed is to be said."""
 
-    budgets: Annotated[dict[Name, BudgetNode] | Text, Field(description="As in the cluster file, or its YAML.")]
+    budgets: Annotated[dict[Name, BudgetNode] | Text, Field(description="As in the cluster file, or its YAML.")] = ""
+    exception: Annotated[Name, Field(description="In place of budgets: the exception of this id, asked for.")] = ""
     days: Days = 14
 
 

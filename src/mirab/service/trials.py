@@ -18,9 +18,10 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
+from mirab.logs.proposal import placed
 from mirab.model.accounts import Budgets
 from mirab.model.codec import decode, encode
-from mirab.model.policy import Policy
+from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
 from mirab.model.units import HOUR, SECOND, Duration, Instant
@@ -30,7 +31,8 @@ from mirab.study.budgettext import change_json
 from mirab.study.closing import closed_told
 from mirab.study.copies import end_with
 from mirab.study.days import days_of
-from mirab.study.formats import span
+from mirab.study.exceptions import exceptions_part
+from mirab.study.formats import Names, span
 from mirab.study.pastwork import past_trace
 from mirab.study.replays import measure
 from mirab.study.whatif import Question, Side, whatif
@@ -80,7 +82,10 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is tried, on the journal's last `length`, or on all of it since `since` where it is shorter."""
+    """What is tried, on the journal's last `length`, or on all of it since `since` where it is shorter.
+
+    `held`: an exception or a reservation that is tried besides those in force.
+    """
 
     present: Budgets
     proposed: Budgets
@@ -88,11 +93,13 @@ class Asked:
     cluster: Cluster
     length: Duration
     since: Instant
+    held: Exemption | Reservation | None = None
 
     def told(self) -> Json:
         """As the process reads it; the instant of now comes to it."""
         plain = {name: encode(getattr(self, name)) for name in ("present", "proposed", "policy", "cluster")}
-        return {**plain, "length": self.length, "since": self.since}
+        held = None if self.held is None else encode(self.held)
+        return {**plain, "length": self.length, "since": self.since, "held": held}
 
 
 class Trials:
@@ -201,7 +208,7 @@ def tried(url: str, asked: Json) -> Json:
         before = past_trace(records, cluster, present, begin, now)
     finally:
         store.dispose()
-    after = _under(before, wanted)
+    after, exceptions = _with_held(_under(before, wanted), asked.get("held"))
     policy = replace(policy, mode="enforce")
     sides = [Side(seen.report(cost), days_of(seen)) for seen, cost in (measure(before, policy), measure(after, policy))]
     heirs = {old: new for old, new in wanted.heirs().items() if present.find(old) is not None}
@@ -209,7 +216,24 @@ def tried(url: str, asked: Json) -> Json:
     length = span((now - begin) / SECOND)
     notes = closed_told(present, wanted, after.arrivals)
     notes += [*before.notes, f"The last {length} of the journal, under the policy of now."]
-    return whatif(sides[0], sides[1], Question(heirs=heirs, changes=changes, notes=notes))
+    question = Question(heirs=heirs, changes=changes, exceptions=exceptions, notes=notes)
+    return whatif(sides[0], sides[1], question)
+
+
+def _with_held(trace: Trace, told: Any) -> tuple[Trace, list[Json]]:
+    """The same with what is tried besides, moved into the period, and the record of it."""
+    if told is None:
+        return trace, []
+    held, moved = placed(decode(told), trace)
+    if any(each.id == held.id for each in (*trace.exemptions, *trace.reservations)):
+        held = replace(held, id=f"{held.id}-tried")
+    if isinstance(held, Reservation):
+        trace = replace(trace, reservations=[*trace.reservations, held])
+    else:
+        trace = replace(trace, exemptions=[*trace.exemptions, held])
+    record = next(each for each in exceptions_part(trace) if each["id"] == held.id)
+    names = Names(trace.origin, trace.cluster.unit)
+    return trace, [record | {"placed": f"from {names.at(held.begin)} to {names.at(held.end)}" if moved else ""}]
 
 
 def _under(trace: Trace, budgets: Budgets) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +22,9 @@ IDLE_PASSES = 10_000
 """So many wake-ups in a row at which nothing happened, in a world where nothing will: the replay ends."""
 PATIENCE = 366 * DAY
 """All has arrived, and for so long no workload has left: they stop each other for ever, and the replay ends."""
+
+COLLECT_AFTER = 50_000
+"""New objects between two looks for garbage: a replay makes millions of objects, and next to no cycles."""
 
 Progress = Callable[[Instant], None]
 
@@ -88,16 +92,21 @@ def replay(
     state = State(trace.cluster, trace.budgets, policy, now=0)
     if attach is not None:
         attach(state)
-    driven = drive(
-        state,
-        clock,
-        world,
-        _joined(journals),
-        cadence=policy.cadence,
-        until=until,
-        progress=progress,
-        progress_step=_hundredth(trace),
-    )
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(max(young, COLLECT_AFTER), middle, old)
+    try:
+        driven = drive(
+            state,
+            clock,
+            world,
+            _joined(journals),
+            cadence=policy.cadence,
+            until=until,
+            progress=progress,
+            progress_step=_hundredth(trace),
+        )
+    finally:
+        gc.set_threshold(young, middle, old)
     return Replayed(state, driven.passes, clock.now(), driven.ending, len(state.pending) + len(state.runs))
 
 

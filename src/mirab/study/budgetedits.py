@@ -58,7 +58,7 @@ def terms_changed(budgets: Budgets, changes: Mapping[str, Mapping[str, object]])
 def _children(budgets: Budgets, parent: str) -> tuple[Budget, ...]:
     present = budgets.children_of(parent)
     if present is None:
-        raise ValueError(unknown_account(budgets, parent))
+        raise UnknownAccountError(unknown_account(budgets, parent))
     return present
 
 
@@ -81,8 +81,12 @@ def _with_terms(child: Budget, terms: Mapping[str, object]) -> Budget:
 
 def _made(budgets: Budgets, parent: AccountPath, name: str, terms: Mapping[str, object]) -> Budget:
     if "share" not in terms:
-        raise ValueError(unknown_account(budgets, below(parent, name)))
+        raise UnknownAccountError(unknown_account(budgets, below(parent, name)))
     return _with_terms(Budget(name, 0), terms)
+
+
+class UnknownAccountError(ValueError):
+    """An account that is not in the tree."""
 
 
 def unknown_account(budgets: Budgets, path: str) -> str:
@@ -218,7 +222,7 @@ def reviewed(budgets: Budgets, path: str, outcome: str, review: str) -> list[Chi
 def _account(budgets: Budgets, path: str) -> Budget:
     found = budgets.find(path)
     if found is None:
-        raise ValueError(unknown_account(budgets, path))
+        raise UnknownAccountError(unknown_account(budgets, path))
     return found
 
 

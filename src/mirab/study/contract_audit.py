@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from mirab.model.events import (
     ExemptionGranted,
@@ -27,8 +28,7 @@ KEPT = 100
 """Violations whose story is kept; the others are only counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):
     """A run that was stopped although its contract said no.
 
     `ran` of `promised` milliseconds had passed, suspensions left out.
@@ -41,6 +41,7 @@ class Violation:
     why: str
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class _Promise:
     """What one run was promised, and how long it has run."""
 
@@ -63,6 +64,7 @@ class _Promise:
         return until - self.started_at - self.stood_still
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class ContractAudit:
     """Counts stops that the contract forbids, one a run, whatever their cause.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.model.resources import Cluster, Shape
@@ -21,8 +23,7 @@ DEBUG_SLOTS = 2
 _BY_SIZE = ((8, "small"), (32, "medium"), (128, "large"))
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """What one shape asks for.
 
     Attributes:
@@ -47,6 +48,7 @@ class Ask:
     waiting_slots: int
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Asks:
     """The asks of a cluster's shapes, each worked out once."""
 
@@ -104,6 +106,7 @@ def kind_of(shape: Shape, slots: int) -> str:
     return next((name for most, name in _BY_SIZE if slots <= most), "huge")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Wanted:
     """A sum of demands, kept apart by the set of pools that each accepts."""
 

@@ -14,7 +14,7 @@ from mirab.service.desk.portfolio import Portfolio, Shares
 from mirab.service.fields import NAME_PATTERN
 from mirab.service.portfolioforms import Trial, TrialWanted
 from mirab.service.trials import Tried
-from mirab.study.whatiftext import lede, method
+from mirab.study.whatiftext import cost_told, exception_told, lede, method
 
 router = APIRouter(prefix="/api/v1/whatif", tags=["portfolio"])
 
@@ -56,9 +56,13 @@ def _shares(given: list[str]) -> Shares:
     return wanted
 
 
-@router.post("", response_model=Trial, responses={503: {}})
+@router.post("", response_model=Trial, responses={404: {}, 503: {}})
 def try_budgets(who: Annotated[Principal, needs("whatif.ask")], parts: Service, wanted: TrialWanted) -> Trial:
-    """Try a whole tree of budgets on the last days, on the same arrivals. Nothing changes."""
+    """Try a whole tree of budgets, or an exception, on the last days, on the same arrivals. Nothing changes."""
+    if bool(wanted.budgets) == bool(wanted.exception):
+        raise ProblemError(422, "what is to be tried? Send either budgets or the id of an exception")
+    if wanted.exception:
+        return told(_of(parts).tried_exception(wanted.exception, wanted.days))
     tree: Any = wanted.budgets
     if not isinstance(tree, str):
         tree = {name: node.model_dump(mode="json", exclude_defaults=True) for name, node in tree.items()}
@@ -93,7 +97,12 @@ def told(tried: Tried) -> Trial:
         id=tried.id,
         state=tried.state,
         sha256=tried.sha256,
-        told=[*lede(found), *found["notes"]],
+        told=[*lede(found), *(text for each in found["exceptions"] for text in _cost(each, found)), *found["notes"]],
         method=method(found),
         result={key: value for key, value in found.items() if key != "reports"},
     )
+
+
+def _cost(exception: dict[str, Any], found: dict[str, Any]) -> tuple[str, str]:
+    """What an exception that was tried sets aside, and who pays."""
+    return exception_told(exception, found), cost_told(exception, found)

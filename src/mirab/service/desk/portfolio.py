@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mirab.core.state import State
 from mirab.model.accounts import Budgets, ledger_of
 from mirab.model.accounts import plain as account_path
-from mirab.model.units import DAY, HOUR, Duration
+from mirab.model.units import DAY, HOUR, Duration, Instant
 from mirab.service.desk.budgets import plain, read_budgets, successor
-from mirab.service.desk.cases import Cases
+from mirab.service.desk.cases import RESERVATION, ROLLOUT, Cases
 from mirab.service.desk.changesets import Changesets, day
 from mirab.service.desk.changing import ChangesetCommands
 from mirab.service.desk.errors import DeskError, invalid, not_found
@@ -94,9 +95,32 @@ class Portfolio:
             raise invalid(unknown)
         if after == present:
             raise invalid("it changes nothing: the budgets are as you want them")
-        since = int(self._live.store.meta("began_at") or now)
+        return self._begun(Asked(present, after, policy, cluster, days * DAY, self._since(now)), now)
+
+    def tried_exception(self, case_id: str, days: int) -> Tried:
+        """Begin to try an exception or a reservation on the last days, before it is approved, or find what was begun.
+
+        Raises:
+            DeskError: there is none of that name, it changes no decision of the scheduler, or others wait already.
+        """
+        now = self._live.now()
+        with self._live.reading() as state:
+            case = self._cases.find(case_id, state)
+            present, policy, cluster = state.budgets, state.policy, state.cluster
+        if case is None:
+            raise not_found(f"there is no exception {case_id[:80]}: `mirab except list` shows those there are")
+        if case.kind == ROLLOUT:
+            raise invalid("an exception for the rollout moves no job by itself: there is nothing to try")
+        held = case.reservation() if case.kind == RESERVATION else case.exemption()
+        held = replace(held, approver=held.approver or "somebody")
+        return self._begun(Asked(present, present, policy, cluster, days * DAY, self._since(now), held), now)
+
+    def _since(self, now: Instant) -> Instant:
+        return int(self._live.store.meta("began_at") or now)
+
+    def _begun(self, asked: Asked, now: Instant) -> Tried:
         try:
-            return self.trials.begin(Asked(present, after, policy, cluster, days * DAY, since), now)
+            return self.trials.begin(asked, now)
         except TooManyError:
             raise DeskError("unavailable", "several what-ifs wait already: try again in a few minutes") from None
 
