@@ -36,8 +36,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args(arguments)
     trace, policy = load_trace(options.input), load_policy("budget", [])
-    replays, ratios, beside = [_took(lambda: replay_report(trace, policy))], {"whatif": [], "advise": []}, []
-    works = {"whatif": lambda: beside.append(tried(trace, policy)), "advise": lambda: advised(trace, policy, price=2.0)}
+    replays, beside = [_took(lambda: replay_report(trace, policy))], list[float]()
+    ratios: dict[str, list[float]] = {name: [] for name in MOST}
+    works: dict[str, Callable[[], object]] = {
+        "whatif": lambda: beside.append(tried(trace, policy)),
+        "advise": lambda: advised(trace, policy, price=2.0),
+    }
     for _ in range(options.repeat):
         for name, work in works.items():
             took = _took(work)
@@ -71,7 +75,8 @@ def tried(trace: Trace, policy: Policy) -> float:
     moved = Budgets((replace(first, share=first.share - given), replace(second, share=second.share + given), *rest))
     seen = [measure(each, policy) for each in (trace, replace(trace, budgets=moved))]
     began = time.process_time()
-    whatif(*(Side(measures.report(cost), days_of(measures)) for measures, cost in seen))
+    present, proposed = (Side(measures.report(cost), days_of(measures)) for measures, cost in seen)
+    whatif(present, proposed)
     return time.process_time() - began
 
 

@@ -17,7 +17,7 @@ from mirab.model import plans
 from mirab.model.codec import recorded_types
 from mirab.model.events import BudgetsChanged, Event, RunStarted, WorkloadCancelled
 from mirab.model.plans import Plan
-from mirab.model.units import RunId, WorkloadId
+from mirab.model.units import AccountPath, RunId, WorkloadId
 from mirab.service.api.bus import Bus, TooManyStreamsError
 from mirab.service.api.ports import ApiSettings
 from mirab.service.api.stream import DROPPED, Filter, events
@@ -164,6 +164,9 @@ class Scheduler:
 
     stopping: Flag = field(default_factory=Flag)
     listeners: list[Any] = field(default_factory=list)
+
+    def heirs(self) -> dict[AccountPath, AccountPath]:
+        return {}
 
     def now(self) -> int:
         return 0

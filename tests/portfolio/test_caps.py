@@ -98,7 +98,7 @@ def test_a_cap_that_is_lifted_is_no_reason_any_more_in_the_same_moment(tmp_path:
     bench = Bench(tmp_path)
     try:
         bench.submit(EVE, account="llm", gpus_per_node=4, nodes=2, min_runtime="4h")
-        (job,) = bench.submit(ADA, **shape, min_runtime="1h")
+        (job,) = bench.submit(ADA, None, **shape, min_runtime="1h")
         divide(bench, {"gang_gpus_max": 2})
         assert isinstance(bench.state.pending[WorkloadId(job)].waiting.reason, GangTooLarge)  # type: ignore[union-attr]
         assert code(bench, job) == "TooLarge"

@@ -74,7 +74,7 @@ class Mail:
         self.got: list[tuple[str, list[str], Any]] = []
         self.logins: list[tuple[str, str, bool]] = []
         self.refuses = False
-        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), partial(Talk, self))  # type: ignore[arg-type]
+        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), partial(Talk, self))
         self.server.daemon_threads = True
         self.server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that hangs up is no fault
         self.port = self.server.server_address[1]

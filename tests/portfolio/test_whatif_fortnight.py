@@ -127,7 +127,7 @@ def tried(served: Stage, **shares: str) -> str:
     """Try shares; the name of the answer when it is there."""
     until = time.monotonic() + LONG / 1_000
     with served.client("adm") as client:
-        wanted = {"share": [f"{account}={share}" for account, share in shares.items()], "days": 30}
+        wanted: dict[str, Any] = {"share": [f"{account}={share}" for account, share in shares.items()], "days": 30}
         while (told := client.get("/api/v1/whatif", params=wanted).json())["state"] == "running":
             assert time.monotonic() < until
             time.sleep(0.1)

@@ -178,10 +178,16 @@ class Storm:
         self.slurm.start_controller()
 
     def _await_state(self) -> None:
-        file = self.slurm.folder / "state" / "job_state"
-        before, deadline = file.stat().st_ino, time.monotonic() + STATE_S
-        while file.stat().st_ino == before and time.monotonic() < deadline:
+        before, deadline = self._state(), time.monotonic() + STATE_S
+        while self._state() in (before, 0) and time.monotonic() < deadline:
             time.sleep(0.005)
+
+    def _state(self) -> int:
+        """Which file of its state the controller wrote last; 0 = none, as while it replaces it."""
+        try:
+            return (self.slurm.folder / "state" / "job_state").stat().st_ino
+        except FileNotFoundError:
+            return 0
 
     def kill_node_daemon(self) -> None:
         name = self.dice.choice(self.slurm.node_names)

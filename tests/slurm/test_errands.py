@@ -155,3 +155,15 @@ def test_a_node_that_is_only_reserved_is_not_repaired() -> None:
     desk.tracker.take_in([], [replace(NODES[0], flags=("RESERVED",)), replace(NODES[1], flags=("DRAIN",))], desk.now)
     desk.errands.do([Repair(NAMES[0]), Repair(NAMES[1])])
     assert desk.notes.words == ["repair n1"]
+
+
+def test_a_start_that_came_to_nothing_is_not_made_when_it_is_asked_for_again() -> None:
+    """A storm found it: taken back at the first look after a restart, then let go as the run that was over."""
+    desk = Desk(Known(expected={RunId("1.1"): NAMES[:1]}, ordered={RunId("1.1"): T0 - HOUR}, at=T0))
+    desk.look(job())
+    assert [type(fact).__name__ for fact in desk.told] == ["RunEnded"]
+    written = len(desk.notes.written)
+    desk.errands.do([START])
+    assert len(desk.notes.written) == written and not desk.tracker.expected()
+    desk.errands.do([replace(START, run_id=RunId("1.2"))])
+    assert len(desk.notes.written) > written

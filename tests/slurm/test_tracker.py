@@ -234,6 +234,15 @@ def test_a_requeued_run_ends_when_the_accounting_has_heard_of_it() -> None:
     assert kinds(told[1:]) == ["RunAdopted"] and told[1].started_at == T0 + 28 * SECOND  # type: ignore[union-attr]
 
 
+def test_where_the_accounting_is_silent_the_end_is_when_slurm_queued_the_job_again() -> None:
+    story = Story(tracker())
+    story.look(runs())
+    again = job(restarts=1, submitted_at=T0 + 15 * SECOND)
+    assert kinds(story.look(again)) == [] and kinds(story.look(again)) == []
+    (end, *_) = story.look(again)
+    assert isinstance(end, facts.RunEnded) and (end.at, end.outcome) == (T0 + 15 * SECOND, Outcome.REQUEUED)
+
+
 def test_an_accounting_that_never_hears_of_it_does_not_keep_a_run_for_ever() -> None:
     story = Story(tracker())
     story.look(runs())

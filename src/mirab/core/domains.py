@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mypy_extensions import mypyc_attr
 
 from mirab.model.resources import Pool, lowest
@@ -40,20 +42,30 @@ class Domains:
 
     def choose(self, free: NodeMask, wanted: int) -> NodeMask:
         """`wanted` of the free nodes: in the fullest domain that has enough, else in as few domains as possible."""
-        counts, masks = self.counts(free), self.masks
-        tightest = min([count for count in counts if count >= wanted], default=0)
+        masks = self.masks
+        by_count: dict[int, list[int]] = {}
+        for index, count in enumerate(self.counts(free)):
+            if count:
+                by_count.setdefault(count, []).append(index)
+        tightest = _tightest(by_count, wanted)
         if tightest:
-            return lowest(masks[counts.index(tightest)] & free, wanted)
+            return lowest(masks[by_count[tightest][0]] & free, wanted)
         chosen = 0
-        for most in range(max(counts), 0, -1):
-            for index in _places(counts, most):
-                if most >= wanted:
-                    last = index if (fits := _least(counts, wanted, most)) == most else counts.index(fits)
+        for count in sorted(by_count, reverse=True):
+            for index in by_count[count]:
+                if count >= wanted:
+                    tightest = _tightest(by_count, wanted)
+                    last = index if tightest == count else by_count[tightest][0]
                     return chosen & free | lowest(masks[last] & free, wanted)
                 chosen |= masks[index]
-                wanted -= most
+                wanted -= count
         chosen &= free
         return chosen | lowest(free ^ chosen, wanted)
+
+
+def _tightest(counts: Iterable[int], wanted: int) -> int:
+    """The least of the counts that is enough; 0 = none is."""
+    return min([count for count in counts if count >= wanted], default=0)
 
 
 def _bytes_of_each(pool: Pool) -> int:
@@ -64,12 +76,3 @@ def _bytes_of_each(pool: Pool) -> int:
     nodes = len(pool.nodes)
     equal = tuple(((1 << min(size, nodes - begin)) - 1) << begin for begin in range(0, nodes, size))
     return size // _BYTE if pool.domains == equal else 0
-
-
-def _places(counts: list[int], wanted: int) -> list[int]:
-    return [index for index, count in enumerate(counts) if count == wanted]
-
-
-def _least(counts: list[int], wanted: int, most: int) -> int:
-    """The least count from `wanted` to `most` that there is."""
-    return min(count for count in counts if wanted <= count <= most)

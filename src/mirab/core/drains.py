@@ -40,13 +40,12 @@ def _name(trial: Trial, place: tuple[int, int]) -> NodeName:
 
 def _drain(trial: Trial, place: tuple[int, int], state: NodeState) -> None:
     """The node is being drained: press what runs there to go, and take the node to repair once it is empty."""
-    node = _name(trial, place)
     if not state.runs:
-        trial.actions.append(Repair(node))
+        trial.actions.append(Repair(_name(trial, place)))
     elif trial.policy.drains == "contract":
-        _press(trial, node, state)
+        _press(trial, place, state)
     else:
-        _wait(trial, node, state)
+        _wait(trial, _name(trial, place), state)
 
 
 def paused_until(state: State, node: NodeName) -> Instant:
@@ -71,12 +70,15 @@ def _last_minimum(state: NodeState) -> Instant:
     return last
 
 
-def _press(trial: Trial, node: NodeName, state: NodeState) -> None:
+def _press(trial: Trial, place: tuple[int, int], state: NodeState) -> None:
     """Stop everything on the node at the shared instant; call a human for what does not go."""
-    at = max(_last_minimum(state), paused_until(trial.state, node))
+    at = _last_minimum(state)
+    if trial.state.exemptions_in_force:
+        at = max(at, paused_until(trial.state, _name(trial, place)))
     if trial.now < at:
         trial.wake(at)
         return
+    node = _name(trial, place)
     for run in state.runs.values():
         if (
             run.stop_by is None

@@ -91,6 +91,8 @@ def _nodes_free(trial: Trial, queue: Queue) -> int:
     info = queue.info
     return max(
         (trial.open_nodes(number, info, queue.user.account) & trial.wide(number, width)).bit_count()
+        if trial.kept[number]
+        else trial.count(number, width)
         for number, width in zip(info.pools, info.widths, strict=True)
     )
 
@@ -103,7 +105,10 @@ def no_free_gpus(trial: Trial, queue: Queue, claimable: int) -> NoFreeGpus:
         max(info.widths),
         _nodes_free(trial, queue),
         sum(
-            trial.banks[number].free_slots(trial.open_nodes(number, info, queue.user.account)) for number in info.pools
+            trial.banks[number].free_slots(trial.open_nodes(number, info, queue.user.account))
+            if trial.kept[number]
+            else trial.slots_free(number)
+            for number in info.pools
         ),
         claimable,
         exposures[0][0] if exposures else None,

@@ -7,6 +7,7 @@ gang starts. The right to stop the runs of others is judged when the hold is gra
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 from mirab.core.barriers import below_cap
 from mirab.core.caps import too_large
@@ -30,7 +31,7 @@ from mirab.model.reasons import (
     WaitReason,
 )
 from mirab.model.resources import lowest
-from mirab.model.units import FOREVER, Instant, NodeMask
+from mirab.model.units import FOREVER, Instant, NodeMask, RunId
 
 
 def serve_holds(trial: Trial) -> None:
@@ -70,10 +71,12 @@ def _not_due(trial: Trial, pending: Pending, hold: Hold) -> bool:
 def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> bool:
     """Its own nodes, with whatever else is open to it, may be enough before T."""
     shape, bank = queue.info.shape, trial.banks[hold.pool]
+    if trial.count(hold.pool, hold.slots_per_node) < shape.nodes:
+        return False
     free = trial.wide(hold.pool, hold.slots_per_node)
     own = free & hold.mask
     if own != hold.mask:
-        if hold.claim or not trial.contract or free.bit_count() < shape.nodes:
+        if hold.claim or not trial.contract:
             return False
         *inside, outside = trial.rooms(hold.pool, queue.info, queue.user.account)
         rooms = [*(free & room for room in inside), own | free & outside]
@@ -222,7 +225,7 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
         best_seen = max(best_seen, seen)
         if mask:
             chosen = _tidy(wanted, mask, until, runs, prefer)
-            spared = tuple(run.id for _, run, mine in runs if not mine and run.mask & chosen)
+            spared = tuple([run.id for _, _, run, mine in runs if not mine and run.mask & chosen])
             found.append(Hold(pending.workload.id, number, chosen, width, until, trial.now, spared=spared))
     if not found:
         return NotEnoughClaimable(wanted, best_seen)
@@ -239,13 +242,21 @@ def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) ->
     return among
 
 
-def _claimable(trial: Trial, queue: Queue, number: int) -> list[tuple[Instant, Run, bool]]:
-    """(when it is gone, run, whether it would be stopped for it) for all runs of a pool, latest first."""
+Claimable: TypeAlias = tuple[Instant, RunId, Run, bool]
+"""Minus the instant at which a run is gone, its id, itself, and whether it would be stopped for it."""
+
+
+def _claimable(trial: Trial, queue: Queue, number: int) -> list[Claimable]:
+    """All runs of a pool, those that are gone last first."""
     added = queue.info.stake
     may: dict[Account, bool] = {}
-    found = [(*_gone_at(trial, queue, run, added, may), run) for run in trial.state.runs.values() if run.pool == number]
-    found.sort(key=lambda entry: (-entry[0], entry[2].id))
-    return [(at, run, mine) for at, mine, run in found]
+    found: list[Claimable] = []
+    for run in trial.state.runs.values():
+        if run.pool == number:
+            at, mine = _gone_at(trial, queue, run, added, may)
+            found.append((-at, run.id, run, mine))
+    found.sort()
+    return found
 
 
 def _gone_at(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account, bool]) -> tuple[Instant, bool]:
@@ -275,12 +286,12 @@ def _may_stop(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Accoun
 
 
 def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMask,
-              runs: list[tuple[Instant, Run, bool]]) -> tuple[NodeMask, Instant, int]:  # fmt: skip
+              runs: list[Claimable]) -> tuple[NodeMask, Instant, int]:  # fmt: skip
     """(nodes claimable by T, T, how many nodes are claimable within the horizon)."""
     horizon, whole = trial.horizon(), width >= trial.banks[number].slots
     blocked = place = 0
-    while place < len(runs) and runs[place][0] > horizon:
-        blocked |= _blocks(trial, runs[place][1], number, width, whole)
+    while place < len(runs) and -runs[place][0] > horizon:
+        blocked |= _blocks(trial, runs[place][2], number, width, whole)
         place += 1
     open_ = without(among, blocked)
     seen = open_.bit_count()
@@ -288,12 +299,12 @@ def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMas
         return 0, 0, seen
     spare = seen - wanted
     while place < len(runs):
-        until, run, _ = runs[place]
+        minus_until, _, run, _ = runs[place]
         late = open_ & _blocks(trial, run, number, width, whole)
         if late:
             spare -= late.bit_count()
             if spare < 0:
-                return open_, until, seen
+                return open_, -minus_until, seen
             open_ ^= late
         place += 1
     return open_, trial.now, seen
@@ -306,13 +317,13 @@ def _blocks(trial: Trial, run: Run, number: int, width: int, whole: bool) -> Nod
     return without(run.mask, trial.wide(number, width))
 
 
-def _tidy(wanted: int, mask: NodeMask, until: Instant, runs: list[tuple[Instant, Run, bool]],
+def _tidy(wanted: int, mask: NodeMask, until: Instant, runs: list[Claimable],
           prefer: NodeMask) -> NodeMask:  # fmt: skip
     """Exactly `wanted` of the nodes: those preferred, then those claimable before T, then the lowest."""
     chosen = lowest(mask & prefer, min(wanted, (mask & prefer).bit_count())) if mask & prefer else 0
     late = 0
-    for at, run, _ in runs:
-        if at < until:
+    for minus_at, _, run, _ in runs:
+        if -minus_at < until:
             break
         late |= run.mask
     for part in (without(mask, late), mask):

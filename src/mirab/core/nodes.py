@@ -111,7 +111,12 @@ class Bank:
         return mask
 
     def free_slots(self, among: NodeMask) -> int:
-        return sum(level * (mask & among).bit_count() for level, mask in enumerate(self.free) if level)
+        total = 0
+        for level in range(1, self.slots + 1):
+            nodes = self.free[level] & among
+            if nodes:
+                total += level * nodes.bit_count()
+        return total
 
     def used_charge(self, among: NodeMask) -> ChargeRate:
         """Charge units of the used slots on the nodes of a set."""

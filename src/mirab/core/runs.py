@@ -20,7 +20,7 @@ class Run:
     """One attempt, from the decision to start it until its GPUs are free.
 
     Attributes:
-        pool, mask, nodes, width: its `allocation` taken apart, since it is asked for most of all; `nodes`: how many.
+        pool, mask, nodes, width: its `allocation` taken apart, since it is asked for most; `nodes`: how many.
         rate: what it charges its account, in milli-units (0: prepaid by a reservation, or uncharged).
         charged_since: its account is charged for it from then on, if it is: no end that is told late lies before.
         requested_at: when it was decided; started_at: when it really ran (None: still starting, and protected).
@@ -39,8 +39,8 @@ class Run:
 
     __slots__ = (
         "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "charged_since",
-        "checkpoint_at", "committed_until", "excused_until", "guest_until", "id", "loose", "mask", "min_runtime", "nodes",
-        "pool", "protected_until", "rate", "recalled",
+        "checkpoint_at", "committed_until", "excused_until", "guest_until", "id", "loose", "mask", "min_runtime",
+        "nodes", "pool", "protected_until", "rate", "recalled",
         "requested_at", "reservation", "slots", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
         "width", "workload",
     )  # fmt: skip

@@ -209,9 +209,12 @@ class Stock:
         for number in pools:
             bank = self.banks[number]
             total += self.usable[number].bit_count() * bank.slots * bank.pool.weight
+        emptying: dict[int, NodeMask] = {}
         for (number, node), state in self.troubled.items():
             if state.counts_what_runs and number in pools:
-                total += self.banks[number].used_charge(1 << node)
+                emptying[number] = emptying.get(number, 0) | 1 << node
+        for number, mask in emptying.items():
+            total += self.banks[number].used_charge(mask)
         return total
 
     def user_usage(self, user: User, now: Instant) -> Charge:

@@ -107,7 +107,7 @@ class Trial(Standings):
         self.actions.append(Start(run_id, workload_id, given, minimum, reason, pending.attempt > 1))
         self.started[workload_id] = None
         weight = self.banks[given.pool].pool.weight
-        self.given_charge[leaf] = self.given_charge.get(leaf, 0) + given.slots * weight
+        self.given_charge[leaf] = self.given_charge.get(leaf, 0) + info.nodes * given.slots_per_node * weight
         for account in leaf.capped:
             self._given_gpus[account] = self._given_gpus.get(account, 0) + info.shape.gpus
         if info.charged:

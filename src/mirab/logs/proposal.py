@@ -162,7 +162,7 @@ def _tried(draft: DraftExemption | DraftReservation, trace: Trace, place: Instan
     return Tried(replace(draft.value, id=name, begin=begin + moved, end=end + moved), moved)
 
 
-def placed(held: T, trace: Trace) -> tuple[T, Duration]:
+def placed(held: Exemption | Reservation, trace: Trace) -> tuple[Exemption | Reservation, Duration]:
     """An exception put into the period of a log, and how far it was moved for that.
 
     By whole weeks; where it fits whole and not so, as late as it does; where it is longer, from the beginning on.

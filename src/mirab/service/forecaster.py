@@ -319,9 +319,8 @@ class Forecaster:
 
 
 def _like(state: State, batch: Batch, one: Workload, history: History) -> WorkloadId | None:
-    """The last of the account and class of `one` in the batch that still waits, else the last of its class.
-
-    None for which nodes are kept or cleared: that is theirs alone; none that waits for GPUs where `one` does not.
+    """The last of the account and class of `one` in the batch that still waits, else the last of its class; none for
+    which nodes are kept or cleared (that is theirs alone), and none that waits for GPUs where `one` does not.
     """
     kind, distant = history.kind_of(one), None
     for each in reversed(batch.kinds):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event as Flag
@@ -17,7 +17,7 @@ from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.policy import Policy
 from mirab.model.resources import Cluster
-from mirab.model.units import Instant
+from mirab.model.units import AccountPath, Instant
 from mirab.service.clock import LiveClock
 from mirab.service.inbox import Bell, Build, Entry, Inbox, UnavailableError, UnknownOutcomeError
 from mirab.service.snapshot import freeze, thaw
@@ -108,6 +108,10 @@ class Live:
 
     def now(self) -> Instant:
         return self.clock.now()
+
+    def heirs(self) -> Mapping[AccountPath, AccountPath]:
+        """Account that is no more -> the one that goes on for it, as the budgets in force say."""
+        return self.state.heirs
 
     def store_trouble(self) -> str:
         """Why nothing can be recorded: what the last write said, or files that are not where they were; "" = it can.

@@ -224,8 +224,9 @@ def _with_held(trace: Trace, told: Any) -> tuple[Trace, list[Json]]:
     """The same with what is tried besides, moved into the period, and the record of it."""
     if told is None:
         return trace, []
-    held, moved = placed(decode(told), trace)
-    if any(each.id == held.id for each in (*trace.exemptions, *trace.reservations)):
+    wanted: Exemption | Reservation = decode(told)
+    held, moved = placed(wanted, trace)
+    if held.id in [*(each.id for each in trace.exemptions), *(each.id for each in trace.reservations)]:
         held = replace(held, id=f"{held.id}-tried")
     if isinstance(held, Reservation):
         trace = replace(trace, reservations=[*trace.reservations, held])

@@ -40,8 +40,8 @@ def when_sentence(told: Forecast, names: Names) -> str:
 def stand_in_sentence(other: WorkloadId, kind: str, sentence: str) -> str:
     """For one that has no forecast of its own yet: what another's says."""
     return (
-        f"until it has been looked at for itself, job {other} stands in, the nearest of class {kind} that waited at the "
-        f"last look forward: {sentence}"
+        f"until it has been looked at for itself, job {other} stands in, the nearest of class {kind} that waited at "
+        f"the last look forward: {sentence}"
     )
 
 

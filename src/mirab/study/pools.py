@@ -61,7 +61,7 @@ class PoolUse:
                 while carry:
                     planes[level], carry = planes[level] ^ carry, planes[level] & carry
                     level += 1
-        self.busy += given.slots
+        self.busy += given.mask.bit_count() * width
         self._touched(given.mask)
 
     def give(self, given: Allocation) -> None:
@@ -74,7 +74,7 @@ class PoolUse:
                     changed = planes[level] ^ borrow
                     planes[level], borrow = changed, changed & borrow
                     level += 1
-        self.busy -= given.slots
+        self.busy -= given.mask.bit_count() * width
         self._touched(given.mask)
 
     def used(self, among: NodeMask) -> int:

@@ -188,8 +188,14 @@ class SlurmBackend:
         self._glance_at = time.monotonic() + self._pace.glance
 
     def _glance(self) -> None:
-        """Only what runs, in a few words a job; then those that this says something new of."""
+        """Only what runs, in a few words a job; then those that this says something new of.
+
+        Before the first listing of everything it would say of all nodes and jobs that they are gone.
+        """
         self._glance_at = time.monotonic() + self._pace.glance
+        if not self._nodes:
+            self._look()
+            return
         try:
             shown = self.runner.read(commands.GLANCE)
             before, now = set(self._glanced.splitlines()), set(shown.splitlines())

@@ -109,13 +109,14 @@ class Errands:
         return self._steps[0].at if self._steps else None
 
     def _start(self, starts: Sequence[Start]) -> None:
+        """After a restart a start is asked for once more: it may have come to nothing since, and the scheduler know."""
         for action in starts:
             seen = self._tracker.find(action.workload_id)
             why = "Slurm no longer lists it" if seen is None else self._tracker.rules.left(seen.job)
             if why:
                 self._tracker.unreleased(action.workload_id)
                 self._tell([ActionRefused(self._clock(), action.run_id, "start", why)])
-            elif seen is not None and seen.run is None:
+            elif seen is not None and seen.run is None and seen.past != action.run_id:
                 where = self._tracker.nodes.places.names(action.allocation)
                 self._tracker.released(action.workload_id, action.run_id, where, self._clock())
         self._let_go([seen for seen in self._tracker.expected() if seen.unwritten and not seen.refused])
@@ -262,7 +263,7 @@ class Errands:
         if not job.waits or now - seen.since < SETTLED or seen.unwritten:
             return
         if job.held_by == "user" and seen.expected is not None:
-            run_id, seen.expected = seen.expected, None
+            run_id = seen.gives_up()
             self._tell([RunEnded(now, run_id, Outcome.REQUEUED)])
         elif self._cannot_start(job):
             seen.unwritten = True
@@ -283,7 +284,7 @@ class Errands:
             if refusal:
                 log.warning("%s hangs, and could not be taken back: %s", seen.workload_id, refusal)
             elif seen.job.held_by == "mirab" and seen.expected is not None:
-                run_id, seen.expected = seen.expected, None
+                run_id = seen.gives_up()
                 self._tell([self._not_started(seen, run_id)])
 
     def _not_started(self, seen: Seen, run_id: RunId) -> Event:

@@ -40,6 +40,7 @@ class Seen:
         expected: a run that mirab has let go and that has not been seen running; since: when it was; where: its nodes;
             unwritten: Slurm has not taken the command yet, as while the run before is still on its way out;
             refused: what it said to that; hung: why Slurm had not started it when it was to be taken back.
+        past: the last of its runs that mirab has told the begin of, or that it came to nothing: it is not let go again.
         held: why we told the scheduler that it may not start; "" = it may.
         asked: the outcome that mirab asked for when it told the run to stop, and when; back: the job is to queue again;
             stopped_at: when it was really stopped, after its notice.
@@ -59,6 +60,7 @@ class Seen:
     where: tuple[NodeName, ...] = ()
     unwritten: bool = False
     refused: str = ""
+    past: RunId | None = None
     hung: str = ""
     held: str = ""
     asked: Outcome | None = None
@@ -71,8 +73,15 @@ class Seen:
 
     def begins(self, run: RunId, job: SlurmJob, at: Instant) -> None:
         self.run, self.attempt = run, int(run.rpartition(".")[2])
+        self.past = run
         self.begun, self.restarts = at, job.restarts
         self.expected, self.held, self.returning, self.hung, self.refused = None, "", None, "", ""
+
+    def gives_up(self) -> RunId:
+        """The run that was expected comes to nothing."""
+        assert self.expected is not None
+        self.past, self.expected = self.expected, None
+        return self.past
 
     def answers(self, at: Instant) -> bool:
         """Whether an end at that instant may be what mirab asked for. One before is the run's own, however late it is
@@ -116,6 +125,11 @@ class Seen:
         if self.run is None:
             return job is not None and self.came_and_was_requeued(job)
         return self.is_over(job) and (job is None or not job.ended)
+
+    def requeued_at(self, job: SlurmJob | None) -> Instant | None:
+        """When Slurm put the job back into its queue after its present run: it then counts as submitted anew."""
+        after = job is not None and self.begun is not None and job.submitted_at > self.begun
+        return job.submitted_at if job is not None and after else None
 
     def booked(self, bookings: Sequence[Booking]) -> Booking | None:
         """Its present run in the accounting, if that knows its end."""

@@ -245,7 +245,7 @@ class Tracker:
         assert seen.run is not None
         if job is not None and job.ended:
             return facts.RunEnded(end_of(job, now), seen.run, seen.outcome(job, now), exit_code=exit_code(job))
-        at = min(now, (booked.ended_at if booked else seen.stopped_at) or now)
+        at = min(now, (booked.ended_at if booked else seen.stopped_at or seen.requeued_at(job)) or now)
         asked = seen.asked if seen.answers(at) else None
         if job is None:
             outcome = asked or OUTCOMES.get(booked.state if booked else "", Outcome.COMPLETED)
@@ -318,7 +318,7 @@ class Tracker:
             yield facts.RunStarted(started, seen.run)
             return
         if seen.expected is not None:
-            run_id, seen.expected = seen.expected, None
+            run_id = seen.gives_up()
             seen.attempt = int(run_id.rpartition(".")[2])
             yield facts.RunEnded(started, run_id, Outcome.REQUEUED)
         given = self.nodes.places.allocation(job)
@@ -336,8 +336,7 @@ class Tracker:
         for seen in self.expected():
             shared = [name for name in seen.where if name in job.node_names]
             if shared and any(self._crowded(name, job.gpus_per_node + seen.job.gpus_per_node) for name in shared):
-                run_id, seen.expected = seen.expected, None
-                assert run_id is not None
+                run_id = seen.gives_up()
                 why = f"Slurm has started {job.id} on {', '.join(shared)}"
                 yield facts.ActionRefused(at, run_id, "start", why)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.records import AuditEntry, JobRow, JobState
-from mirab.model.units import Instant
+from mirab.model.units import AccountPath, Instant
 from mirab.service.auth.principal import Principal
 from mirab.service.auth.tokens import TokenStore
 from mirab.service.evidence import Calibration, WhenAnswer, WhyAnswer
@@ -85,6 +85,7 @@ class LivePort(Protocol):
     stopping: Flag
 
     def now(self) -> Instant: ...
+    def heirs(self) -> Mapping[AccountPath, AccountPath]: ...
     def store_trouble(self) -> str: ...
     def subscribe(self, listener: Callable[[int, Sequence[Event], Plan], None]) -> Callable[[], None]: ...
 

@@ -48,9 +48,10 @@ def check_size(case: Case, state: State) -> None:
 def ahead_told(case: Case, state: State, now: Instant) -> str:
     """A note where it comes so late that its nodes may not be clear as it begins; "" = it is early enough."""
     needed = lead(state, case.begin)
-    ahead = case.begin - (now if case.state == ASKED else case.decided_at)
-    if ahead >= needed:
+    decided_at = now if case.state == ASKED else case.decided_at
+    if decided_at is None or case.begin - decided_at >= needed:
         return ""
+    ahead = case.begin - decided_at
     if ahead >= longest_minimum(state, case.begin):
         told = f"approved so late its nodes may be clear up to {span((needed - ahead) / SECOND)} after its begin"
     else:

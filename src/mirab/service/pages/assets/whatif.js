@@ -189,7 +189,7 @@ function answered(trial) {
   return el("div", null,
     section("Who gains, who loses", trial.told.map((each) => el("p", null, each)), differences(busy, trial),
       answer([all, ...busy]), note(trial.method)),
-    section("What differs", el("ul", null, changes.map((each) => el("li", null, each.account, ` ${termWord(each.term)} `, `${each.before ?? ABSENT} → ${each.after ?? ABSENT}`)))));
+    changes.length ? section("What differs", el("ul", null, changes.map((each) => el("li", null, each.account, ` ${termWord(each.term)} `, `${each.before ?? ABSENT} → ${each.after ?? ABSENT}`)))) : null);
 }
 
 const most = ({ before, after }) => Math.max(before, after);
