@@ -36,6 +36,8 @@ from mirab.model.units import FOREVER, Instant, NodeMask, RunId
 
 def serve_holds(trial: Trial) -> None:
     """Start the gangs whose nodes are free, stop what is left where a hold is due, mend what a lost node broke."""
+    for gone in trial.state.given_back:
+        trial.hold_changes.append(HoldReleased(gone, "its account's share is of another pool now"))
     for workload_id, hold in trial.state.holds.items():
         pending = trial.state.pending[workload_id]
         queue = pending.queue
