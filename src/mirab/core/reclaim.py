@@ -65,7 +65,7 @@ def _search(trial: Trial, queue: Queue, pending: Pending, found: list[Run], node
             if _is_cheap(trial, queue, later, grace) or (owed and _has_waited(trial, pending, later)):
                 return later
             ripe_at = min(at for run in later.victims if (at := run.ripe_at(now, grace)) > now)
-            return NoClearing(len(later.victims), nodes, ripe_at)
+            return NoClearing(len(later.victims), nodes, min(ripe_at, now + trial.policy.claimed_loss_cap))
     return plan or NoClearing(len(found), nodes)
 
 
@@ -82,12 +82,14 @@ def _is_cheap(trial: Trial, queue: Queue, plan: Clearing, grace: Duration) -> bo
 
 
 def _has_waited(trial: Trial, pending: Pending, plan: Clearing) -> bool:
-    """Whether it has waited for one checkpoint interval: what its victims do not save by then, it need not spare."""
+    """Whether it has waited for one checkpoint interval, as far as such a claim is believed: what its victims have not
+    saved by then it need not spare.
+    """
     told = pending.waiting
     if told is None or not isinstance(told.reason, AwaitingCheckpoint):
         return False
     longest = max((run.workload.checkpoint for run in plan.victims), default=0)
-    return trial.now - told.reason.since >= longest
+    return trial.now - told.reason.since >= min(longest, trial.policy.claimed_loss_cap)
 
 
 def _clear_any(trial: Trial, queue: Queue, victims: list[Run]) -> Clearing | None:
