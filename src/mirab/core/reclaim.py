@@ -62,40 +62,34 @@ def _search(trial: Trial, queue: Queue, pending: Pending, found: list[Run], node
     if plan is None and len(ripe) < len(found):
         later = _clear_any(trial, queue, found)
         if later is not None:
-            waited = _waited(trial, pending)
-            if _is_cheap(trial, queue, later, grace, waited) or (owed and _has_waited(trial, later, waited)):
+            if _is_cheap(trial, queue, later, grace) or (owed and _has_waited(trial, pending, later)):
                 return later
             ripe_at = min(at for run in later.victims if (at := run.ripe_at(now, grace)) > now)
             return NoClearing(len(later.victims), nodes, min(ripe_at, now + trial.policy.claimed_loss_cap))
     return plan or NoClearing(len(found), nodes)
 
 
-def _is_cheap(trial: Trial, queue: Queue, plan: Clearing, grace: Duration, waited: Duration) -> bool:
+def _is_cheap(trial: Trial, queue: Queue, plan: Clearing, grace: Duration) -> bool:
     """Whether a plan throws away little for what it brings, though not all its victims have just checkpointed.
 
     Many victims never have at the same instant. So their work since their checkpoints is weighed in sum: against
-    `grace` for each slot that is taken over, and for each that idles until the beneficiary starts against `idle_grace`
-    and the time for which it has idled already.
+    `grace` for each slot that is taken over, and `idle_grace` for each that idles until the beneficiary starts.
     """
     victims = [run for run in plan.victims if run.stop_by is None]
     taken = sum(run.slots for run in victims)
     idle = max(0, queue.info.slots - taken)
-    most = grace * taken + (trial.policy.idle_grace + waited) * idle
-    return sum(run.unsaved(trial.now) for run in victims) <= most
+    return sum(run.unsaved(trial.now) for run in victims) <= grace * taken + trial.policy.idle_grace * idle
 
 
-def _waited(trial: Trial, pending: Pending) -> Duration:
-    """For how long it has waited for checkpoints."""
-    told = pending.waiting.reason if pending.waiting is not None else None
-    return trial.now - told.since if isinstance(told, AwaitingCheckpoint) else 0
-
-
-def _has_waited(trial: Trial, plan: Clearing, waited: Duration) -> bool:
-    """Whether that is one checkpoint interval, as far as such a claim is believed: what its victims have not saved by
-    then it need not spare.
+def _has_waited(trial: Trial, pending: Pending, plan: Clearing) -> bool:
+    """Whether it has waited for one checkpoint interval, as far as such a claim is believed: what its victims have not
+    saved by then it need not spare.
     """
+    told = pending.waiting
+    if told is None or not isinstance(told.reason, AwaitingCheckpoint):
+        return False
     longest = max((run.workload.checkpoint for run in plan.victims), default=0)
-    return waited > 0 and waited >= min(longest, trial.policy.claimed_loss_cap)
+    return trial.now - told.reason.since >= min(longest, trial.policy.claimed_loss_cap)
 
 
 def _clear_any(trial: Trial, queue: Queue, victims: list[Run]) -> Clearing | None:

@@ -37,7 +37,7 @@ class Policy:
         checkpoint_grace: how long after a checkpoint a victim counts as just checkpointed; in sum over all victims so
             much work since their checkpoints may be thrown away for each GPU that is taken over.
         surplus_checkpoint_grace: the same for a beneficiary whose account is at or above its share.
-        idle_grace: the same for each GPU that idles until the beneficiary starts, beside the time for which it has idled.
+        idle_grace: the same for each GPU that idles until the beneficiary starts.
         claimed_loss_cap: the most lost work a run can claim for itself when victims are chosen.
         holds_max: holds at a time in all.
         guest_minimum: what starts on held nodes must have at least so long until they are due, else it is not worth it.
