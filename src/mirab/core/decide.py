@@ -240,7 +240,7 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
         return False
     no_hold: WaitReason | None = None
     again_at = trial.now + trial.policy.review
-    if queue.info.gang and queue.info.charged:
+    if queue.info.gang and queue.info.charged and plan.ripe_at is None:
         no_hold = hold_for(trial, queue, pending)
         if no_hold is None:
             return True
@@ -250,7 +250,9 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
     if plan.ripe_at is not None:
         again_at = min(again_at, plan.ripe_at)
         trial.wake(plan.ripe_at)
-        reason: WaitReason = AwaitingCheckpoint(plan.ripe_at, plan.victims)
+        told = pending.waiting.reason if pending.waiting is not None else None
+        since = told.since if isinstance(told, AwaitingCheckpoint) else trial.now
+        reason: WaitReason = AwaitingCheckpoint(plan.ripe_at, plan.victims, since)
     else:
         reason = blocked_reason(trial, queue, plan, no_hold)
     trial.wait(pending, reason, again_at)
