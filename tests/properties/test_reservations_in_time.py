@@ -134,7 +134,8 @@ class Watched:
 
 def _on(state: State, pool: int, node: int) -> list[Run]:
     """Charged runs on a node; what ignores its stop is a matter for a human."""
-    return [run for run in state.runs.values() if run.charged and not run.stuck and run.is_on((pool, node))]
+    here = [run for run in state.runs.values() if run.charged and run.is_on((pool, node))]
+    return [run for run in here if run.stop_by is None or run.stop_by > state.now]
 
 
 def lives(chance: Random) -> Watched:

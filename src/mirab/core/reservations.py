@@ -157,10 +157,13 @@ def _pool_for(trial: Trial, reservation: Reservation, lost: Hold | None) -> int 
 
 
 def _free_of(trial: Trial, number: int, gangs: bool) -> NodeMask:
-    """Usable nodes that are kept for nobody; `gangs`: or for a gang that has not begun to take them."""
+    """Usable nodes that no reservation and no gang has; `gangs`: those of gangs too.
+
+    Nodes that are being emptied for somebody count: what starts there now can be stopped by then. See `lead`.
+    """
     among = trial.usable[number]
     for entry in trial.kept[number]:
-        if not (gangs and entry.reservation_id is None and entry.until):
+        if entry.reservation_id is not None or (entry.until and not gangs):
             among &= ~entry.mask
     return among
 
@@ -182,9 +185,11 @@ def _not_kept(trial: Trial, number: int, wanted: int, own: NodeMask) -> NodeMask
 def _soonest(trial: Trial, number: int, among: NodeMask, reservation: Reservation, kept: NodeMask) -> NodeMask:
     """The kept nodes, then those on which every minimum ends before the reservation begins, then the rest by when.
 
-    Runs that nobody may stop for another's are disturbed last.
+    Runs that nobody may stop for another's are disturbed last, and nodes that are being emptied for somebody.
     """
     late = guarded = 0
+    for entry in trial.kept[number]:
+        guarded |= entry.mask
     runs: list[tuple[Instant, Run]] = []
     for run in trial.state.runs.values():
         if run.allocation.pool == number and run.allocation.mask & among:
