@@ -13,6 +13,8 @@ from mirab.model.events import (
     ActionRefused,
     BudgetsChanged,
     Event,
+    ExemptionGranted,
+    ExemptionRevoked,
     NodeDegraded,
     NodeDown,
     NodeUp,
@@ -25,7 +27,7 @@ from mirab.model.events import (
     WorkloadSubmitted,
 )
 from mirab.model.plans import Cancel, Hold, HoldReleased, Plan, Preempt, Reject, Repair, Resume, Start
-from mirab.model.policy import Policy
+from mirab.model.policy import Exemption, Policy
 from mirab.model.reasons import (
     AccountClosed,
     DrainedFrom,
@@ -38,7 +40,7 @@ from mirab.model.reasons import (
 from mirab.model.resources import Allocation, Cluster, Pool, Shape, nodes_of
 from mirab.model.units import AccountPath, Duration, Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
-from tests.naive import caps
+from tests.naive import caps, homes
 from tests.naive.heirs import heir, heir_now
 
 
@@ -82,6 +84,7 @@ class Audit:
         self.saving = {path for path, budget, _ in budgets.walk() if budget.save_for_gangs}
         self.open = {path for path, _, _ in budgets.walk() if not budgets.is_closed(path)}
         self.budgets = budgets
+        self.exemptions: dict[str, Exemption] = {}
         self.runs: dict[RunId, Seen] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
         self.waiting: set[WorkloadId] = set()
@@ -145,6 +148,10 @@ class Audit:
                 self.recalled.add(fact.workload_id)
         elif isinstance(fact, BudgetsChanged):
             self._budgets(fact.budgets)
+        elif isinstance(fact, ExemptionGranted):
+            self.exemptions[fact.exemption.id] = fact.exemption
+        elif isinstance(fact, ExemptionRevoked):
+            self.exemptions.pop(fact.exemption_id, None)
         elif isinstance(fact, NodeDegraded | NodeDown):
             self.sick.add(fact.node)
         elif isinstance(fact, NodeUp):
@@ -162,6 +169,15 @@ class Audit:
             self.workloads[name] = _of(workload, heir(workload.account, before, after))
         for run in self.runs.values():
             run.workload = self.workloads[run.workload.id]
+        for key, exemption in self.exemptions.items():
+            self.exemptions[key] = replace(exemption, account=heir(exemption.account, before, after))
+
+    def _home(self, workload: Workload, now: Instant) -> str:
+        """The ledger in which the workload may run."""
+        extra = [
+            each for each in self.exemptions.values() if each.kind == "extra-share" and each.begin <= now < each.end
+        ]
+        return homes.home(self.budgets, self.cluster, workload, extra)
 
     def _run_fact(self, fact: RunStarted | RunEnded | RunSuspended | RunContinued | ActionRefused) -> None:
         run = self.runs.get(fact.run_id)
@@ -204,6 +220,8 @@ class Audit:
         assert action.run_id not in self.runs, f"{action.run_id} is started twice"
         pool = self.cluster.pools[action.allocation.pool]
         _whole(workload.shape, action.allocation, pool)
+        home = self._home(workload, plan.at)
+        assert homes.ledger_at(self.budgets, pool) == home, f"{action.run_id} starts in {pool.name}, not in {home}"
         for number in nodes_of(action.allocation.mask):
             node = pool.nodes[number]
             assert node not in self.sick, f"{action.run_id} is started on {node}, which is sick"
@@ -334,8 +352,11 @@ class Audit:
                 continue
             if self._is_capped(self.workloads[workload_id]):
                 continue
+            home = self._home(self.workloads[workload_id], plan.at)
             for pool, slots in zip(self.cluster.pools, free, strict=True):
                 if shape.gpu_types and pool.gpu_type not in shape.gpu_types:
+                    continue
+                if homes.ledger_at(self.budgets, pool) != home:
                     continue
                 room = sum(each >= shape.gpus_per_node for each in slots)
                 assert room < shape.nodes, f"{workload_id} waits at {plan.at} and {room} nodes of {pool.name} have room"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from mirab.model.accounts import Budget, Budgets
+from mirab.model.accounts import Budget, Budgets, sorted_shares
 from mirab.model.changesets import applied, below, parent_of
 from mirab.model.events import BudgetsChanged
 from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, POLICIES, Exemption, Policy, Reservation
@@ -54,7 +54,7 @@ def draw_world(
 ) -> World:
     """A world of at most `most` workloads and `troubles` sick nodes; `decisions`: people decide things on the way."""
     cluster = draw_cluster(chance)
-    budgets = with_caps(draw_budgets(chance))
+    budgets = with_pool_shares(with_caps(draw_budgets(chance)), cluster)
     leaves = budgets.leaves()
     arrivals = [draw_arrival(chance, number, leaves, cluster) for number in range(chance.randint(1, most))]
     arrivals.sort(key=lambda arrival: (arrival.workload.submitted_at, arrival.workload.id))
@@ -74,7 +74,9 @@ def with_human_decisions(chance: Random, trace: Trace) -> Trace:
     at = chance.randrange(0, PERIOD, MINUTE)
     changes = [BudgetsChanged(at, draw_budgets(chance), "manager", "a review")] if chance.random() < 0.3 else []
     changes = draw_successions(Random(at), trace.budgets, changes)
-    changes = [replace(change, budgets=with_caps(change.budgets)) for change in changes]
+    changes = [
+        replace(change, budgets=with_pool_shares(with_caps(change.budgets), trace.cluster)) for change in changes
+    ]
     exemptions = [draw_exemption(chance, trace.budgets)] if chance.random() < 0.3 else []
     reservations = [draw_reservation(chance, trace, 10 * HOUR)] if chance.random() < 0.2 else []
     exemptions += [draw_pause(chance, trace)] if trace.troubles and chance.random() < 0.3 else []
@@ -96,6 +98,27 @@ def with_caps(budgets: Budgets) -> Budgets:
         )
 
     return Budgets(tuple(map(capped, budgets.roots))) if chance.random() < 0.4 else budgets
+
+
+def with_pool_shares(budgets: Budgets, cluster: Cluster) -> Budgets:
+    """The same, now and then with shares of single pools; which ones depends on the tree and the cluster alone."""
+    chance = Random(repr((budgets, cluster)))
+    named = [pool.name for pool in cluster.pools if chance.random() < 0.6]
+
+    def shared(siblings: tuple[Budget, ...], often: float) -> tuple[Budget, ...]:
+        shares: list[dict[str, int]] = [{} for _ in siblings]
+        for pool in named if chance.random() < often else ():
+            left = WHOLE
+            for own in shares:
+                if chance.random() < 0.7:
+                    own[pool] = chance.choice((0, left // 4, left // 2, left))
+                    left -= own[pool]
+        return tuple(
+            replace(budget, children=shared(budget.children, 0.4), pool_shares=sorted_shares(own))
+            for budget, own in zip(siblings, shares, strict=True)
+        )
+
+    return Budgets(shared(budgets.roots, 0.9)) if named and chance.random() < 0.4 else budgets
 
 
 def draw_successions(chance: Random, budgets: Budgets, changes: list[BudgetsChanged]) -> list[BudgetsChanged]:

@@ -14,7 +14,9 @@ from typing import Any
 import httpx
 
 from mirab.backends.null import NullBackend
+from mirab.model.accounts import Budgets
 from mirab.model.policy import Policy
+from mirab.model.resources import Cluster
 from mirab.service.api.app import create_app
 from mirab.service.api.parts import Parts
 from mirab.service.api.ports import ApiSettings
@@ -73,11 +75,12 @@ PLAIN = False
 class Stage:
     """Everything, until `close`. `http` talks over TCP as nobody; `client` as somebody."""
 
-    def __init__(self, folder: Path, settings: ApiSettings, local: LocalUsers) -> None:
+    def __init__(self, folder: Path, settings: ApiSettings, local: LocalUsers, cluster: Cluster | None = None,
+                 budgets: Budgets = BUDGETS) -> None:  # fmt: skip
         self.store: Store = open_store(f"sqlite:///{folder}/mirab.db")
         self.store.lead()
         clock = LiveClock()
-        found = recover(self.store, Wanted(), Beginning(nodes(4), BUDGETS, Policy(), clock.now()))
+        found = recover(self.store, Wanted(), Beginning(cluster or nodes(4), budgets, Policy(), clock.now()))
         self.live = Live(self.store, found.state, clock, found.intents)
         self.engine = NullBackend(self.store.spec, clock.now, self.live.bell.ring)
         self.desk = Desk(self.live, run_as=lambda who: (None, None))
@@ -145,7 +148,8 @@ def job(**fields: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def stage(folder: Path, settings: ApiSettings | None = None, local: LocalUsers | None = None) -> Iterator[Stage]:
-    made = Stage(folder, settings or ApiSettings(), local or LocalUsers.of_this_process())
+def stage(folder: Path, settings: ApiSettings | None = None, local: LocalUsers | None = None,
+          cluster: Cluster | None = None, budgets: Budgets = BUDGETS) -> Iterator[Stage]:  # fmt: skip
+    made = Stage(folder, settings or ApiSettings(), local or LocalUsers.of_this_process(), cluster, budgets)
     with made.running(folder) as running:
         yield running

@@ -56,7 +56,7 @@ def test_node_events_read_back(tmp_path: Path) -> None:
 
 
 WORDS = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=12)
-NAMES = WORDS.map(lambda text: text.replace("/", "-").strip()).filter(bool)
+NAMES = WORDS.map(lambda text: text.replace("/", "-").replace(":", "-").strip()).filter(bool)
 
 
 @given(NAMES, NAMES, WORDS, st.integers(0, WHOLE), st.booleans())
@@ -64,7 +64,8 @@ def test_any_name_reads_back(name: str, child: str, hypothesis: str, share: int,
     import tempfile
 
     leaf = Budget(child, WHOLE - share, save_for_gangs=flag, equal_users=not flag)
-    budgets = Budgets((Budget(name, share, (leaf,), owner=child, hypothesis=hypothesis),))
+    whole = Budget(name, share, (leaf,), owner=child, hypothesis=hypothesis, pool_shares=((name, WHOLE - share),))
+    budgets = Budgets((whole,))
     pool = Pool(name, (NodeName("a1"), NodeName("a2"), NodeName("b")), 8, gpu_type=child, weight=share % 999 + 1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "c.yaml"

@@ -16,6 +16,7 @@ from mirab.model.resources import Pool
 from mirab.model.units import DAY
 from mirab.model.workloads import Workload
 from tests.naive.history import NEVER, History, Ran, Waits
+from tests.naive.homes import home, ledger_at, part
 
 SHARE = 1_000_000_000
 
@@ -55,6 +56,34 @@ def preferred(history: History, workload: Workload) -> Pool | None:
     return next((pool for pool in history.pools if accepts(workload, pool)), None)
 
 
+# --- ledgers ---------------------------------------------------------------------------------------------------------
+def budgets_at(history: History, at: int) -> Budgets:
+    return [budgets for since, budgets in history.budgets if since <= at][-1]
+
+
+def ledger_of_pool(history: History, pool: Pool, at: int) -> str:
+    return ledger_at(budgets_at(history, at), pool)
+
+
+def ledger_of_wait(history: History, workload: Workload, at: int) -> str:
+    return home(budgets_at(history, at), history.trace.cluster, workload)
+
+
+def pools_for(history: History, workload: Workload, ledger: str, at: int) -> list[int]:
+    """Numbers of the pools of a ledger that could hold it."""
+    return [
+        number
+        for number, pool in enumerate(history.pools)
+        if accepts(workload, pool) and ledger_of_pool(history, pool, at) == ledger
+    ]
+
+
+def apart(leaf: str) -> tuple[str, str]:
+    """The ledger of a leaf as reports call it, and the leaf in it."""
+    ledger, _, name = leaf.rpartition(":")
+    return ledger, name
+
+
 # --- what there is ---------------------------------------------------------------------------------------------------
 def used_on(history: History, pool: int, node: int, at: int) -> int:
     return sum(run.width for run in history.runs if run.covers(at) and run.pool == pool and node in run.nodes)
@@ -86,15 +115,17 @@ def charge_capacity(history: History, at: int) -> list[int]:
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
-def asking(history: History, at: int) -> list[tuple[Workload, Pool]]:
-    """Workloads that run or could start, each with the pool that it is in or would rather be in."""
-    found = [(run.asked, history.pools[run.pool]) for run in history.runs if run.covers(at)]
+def asking(history: History, at: int) -> list[tuple[Workload, Pool, str]]:
+    """Workloads that run or could start, each with the pool that it is in or would rather be in, and its ledger."""
+    running = [(run.asked, history.pools[run.pool]) for run in history.runs if run.covers(at)]
+    found = [(workload, pool, ledger_of_pool(history, pool, at)) for workload, pool in running]
     for wait in history.waits:
         if wait.covers(at):
             assert wait.workload is not None
-            pool = preferred(history, wait.workload)
-            if pool is not None:
-                found.append((wait.workload, pool))
+            ledger = ledger_of_wait(history, wait.workload, at)
+            pools = pools_for(history, wait.workload, ledger, at)
+            if pools:
+                found.append((wait.workload, history.pools[pools[0]], ledger))
     return found
 
 
@@ -114,9 +145,8 @@ def served(claims: Sequence[tuple[frozenset[int], int]], room: Sequence[int]) ->
 def demand_served(history: History, at: int) -> Fraction:
     """min(C, demand) in slots."""
     claims = [
-        (frozenset(n for n, each in enumerate(history.pools) if accepts(workload, each)),
-         workload.shape.nodes * width_in(workload, pool))
-        for workload, pool in asking(history, at)
+        (frozenset(pools_for(history, workload, ledger, at)), workload.shape.nodes * width_in(workload, pool))
+        for workload, pool, ledger in asking(history, at)
     ]  # fmt: skip
     return Fraction(served(claims, [capacity_of(history, pool, at) for pool in range(len(history.pools))]))
 
@@ -124,21 +154,24 @@ def demand_served(history: History, at: int) -> Fraction:
 # --- leaves ----------------------------------------------------------------------------------------------------------
 def shares_at(history: History, at: int) -> dict[str, Fraction]:
     """Leaf -> share. An inner account's own work belongs to `path/*`, which holds what the children leave."""
-    budgets = [budgets for since, budgets in history.budgets if since <= at][-1]
-    return leaves_of(budgets)
+    return leaves_of(budgets_at(history, at))
 
 
-def leaves_of(budgets: Budgets) -> dict[str, Fraction]:
-    return {path: share for root in budgets.roots for path, share in _leaves("", Fraction(1), root)}
+def leaves_of(budgets: Budgets, ledger: str = "") -> dict[str, Fraction]:
+    """Leaf -> share of a ledger; the leaf is written as in the budgets."""
+    return dict(_leaves("", Fraction(1), budgets.roots, ledger))
 
 
-def _leaves(above: str, whole: Fraction, budget: Budget) -> list[tuple[str, Fraction]]:
-    path, share = f"{above}{budget.name}", whole * Fraction(budget.share, SHARE)
-    if not budget.children:
-        return [(path, share)]
-    rest = share * (1 - sum(Fraction(child.share, SHARE) for child in budget.children))
-    below = [leaf for child in budget.children for leaf in _leaves(f"{path}/", share, child)]
-    return [(f"{path}/*", rest), *below]
+def _leaves(above: str, whole: Fraction, siblings: Sequence[Budget], ledger: str) -> list[tuple[str, Fraction]]:
+    found = []
+    for budget in siblings:
+        path, share = f"{above}{budget.name}", whole * Fraction(part(budget, siblings, ledger), SHARE)
+        if budget.children:
+            left = 1 - sum(Fraction(part(child, budget.children, ledger), SHARE) for child in budget.children)
+            found += [(f"{path}/*", share * left), *_leaves(f"{path}/", share, budget.children, ledger)]
+        else:
+            found.append((path, share))
+    return found
 
 
 def leaf_of(history: History, workload: Workload) -> str:
@@ -148,14 +181,24 @@ def leaf_of(history: History, workload: Workload) -> str:
 
 def owed_rate(history: History, leaf: str, at: int) -> Fraction:
     """min(S C, demand) of a leaf in milli-units, demand bounded by what its pools could serve."""
-    room = charge_capacity(history, at)
-    claims = [
-        (frozenset(n for n, each in enumerate(history.pools) if accepts(workload, each)), charge(workload, pool))
-        for workload, pool in asking(history, at)
-        if workload.shape.min_runtime > 0 and leaf_of(history, workload) == leaf
+    ledger, name = apart(leaf)
+    room = [
+        amount if ledger_of_pool(history, pool, at) == ledger else 0
+        for pool, amount in zip(history.pools, charge_capacity(history, at), strict=True)
     ]
-    share = shares_at(history, at).get(leaf, Fraction(0))
+    claims = [
+        (frozenset(pools_for(history, workload, ledger, at)), charge(workload, pool))
+        for workload, pool, mine in asking(history, at)
+        if workload.shape.min_runtime > 0 and leaf_of(history, workload) == name and mine == ledger
+    ]
+    share = leaves_of(budgets_at(history, at), ledger).get(name, Fraction(0))
     return min(share * sum(room), Fraction(served(claims, room)))
+
+
+def belongs(history: History, run: Ran, leaf: str, at: int) -> bool:
+    """Whether a run is a leaf's: by its account, and by the pool that it is in."""
+    ledger, name = apart(leaf)
+    return leaf_of(history, run.asked) == name and ledger_of_pool(history, history.pools[run.pool], at) == ledger
 
 
 def running_rate(history: History, leaf: str, at: int, *, charged: bool) -> Fraction:
@@ -166,7 +209,7 @@ def running_rate(history: History, leaf: str, at: int, *, charged: bool) -> Frac
             for run in history.runs
             if run.started <= at < run.end
             and (run.asked.shape.min_runtime > 0) is charged
-            and leaf_of(history, run.asked) == leaf
+            and belongs(history, run, leaf, at)
         )
     )
 
@@ -180,7 +223,7 @@ def credited(history: History, leaf: str, begin: int, end: int) -> Fraction:
             if run.outcome is Outcome.NODE_FAIL
             and run.started < NEVER
             and run.asked.shape.min_runtime > 0
-            and leaf_of(history, run.asked) == leaf
+            and belongs(history, run, leaf, run.end)
             and begin < run.end <= end
         )
     )
@@ -243,7 +286,7 @@ def fragmented(history: History, at: int) -> Fraction:
     """Free slots that nobody holds in pools for which a charged workload waits."""
     total = 0
     for number, pool in enumerate(history.pools):
-        waited_for = any(_waits_for(wait, pool, at) for wait in history.waits)
+        waited_for = any(_waits_for(history, wait, pool, at) for wait in history.waits)
         if waited_for:
             total += _free(history, number, at)
     alone = Fraction(total)
@@ -252,17 +295,18 @@ def fragmented(history: History, at: int) -> Fraction:
 
 def _held_where_waited(history: History, at: int) -> Fraction:
     """Idle under holds, in pools that somebody waits for."""
-    kept = [pool for pool in history.pools if not any(_waits_for(wait, pool, at) for wait in history.waits)]
+    kept = [pool for pool in history.pools if not any(_waits_for(history, wait, pool, at) for wait in history.waits)]
     other = History(history.trace, history.runs, history.waits,
                     [hold for hold in history.holds if history.pools[hold.pool] not in kept],
                     history.down, history.budgets, history.fates)  # fmt: skip
     return held_idle(other, at)
 
 
-def _waits_for(wait: Waits, pool: Pool, at: int) -> bool:
+def _waits_for(history: History, wait: Waits, pool: Pool, at: int) -> bool:
     if not wait.covers(at) or wait.workload is None:
         return False
-    return wait.workload.shape.min_runtime > 0 and accepts(wait.workload, pool)
+    mine = ledger_of_wait(history, wait.workload, at) == ledger_of_pool(history, pool, at)
+    return wait.workload.shape.min_runtime > 0 and accepts(wait.workload, pool) and mine
 
 
 def _free(history: History, pool: int, at: int) -> int:

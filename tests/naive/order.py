@@ -7,7 +7,7 @@ from math import inf
 
 from mirab.model.policy import Policy
 from mirab.model.workloads import Workload
-from tests.naive import ledger
+from tests.naive import homes, ledger
 from tests.naive.amounts import leaf_of, preferred
 from tests.naive.history import History
 
@@ -34,10 +34,15 @@ class Order:
 
     def compare(self, one: Workload, other: Workload) -> int:
         """Negative: `one` goes first."""
-        mine, theirs = leaf_of(self.history, one), leaf_of(self.history, other)
+        mine, theirs = self._leaf(one), self._leaf(other)
         if mine == theirs:
             return self._inside_a_leaf(one, other, mine)
         return self._owed_first(mine, theirs) or self._where_paths_part(mine, theirs)
+
+    def _leaf(self, workload: Workload) -> str:
+        """The leaf that it belongs to, in the ledger that promises it most."""
+        home = homes.home(ledger.budgets_at(self.history, self.now), self.history.trace.cluster, workload)
+        return f"{home}:{leaf_of(self.history, workload)}".removeprefix(":")
 
     def _owed_first(self, mine: str, theirs: str) -> int:
         return (self.ratio(mine) >= 1) - (self.ratio(theirs) >= 1)

@@ -15,12 +15,13 @@ from mirab.core.queues import Queue
 from mirab.core.shares import Account
 from mirab.core.state import State
 from mirab.core.trial import Trial
+from mirab.model.accounts import Budget, Budgets, ledger_of
 from mirab.model.events import BudgetsChanged, Event
 from mirab.model.plans import Plan
 from mirab.model.policy import POLICIES
 from mirab.model.resources import Shape
 from mirab.model.trace import Trace
-from mirab.model.units import DAY, HOUR, MINUTE, AccountPath, UserName, WorkloadId
+from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, UserName, WorkloadId
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
 from mirab.sim.engine import replay
 from tests.examples import examples
@@ -29,19 +30,45 @@ from tests.naive.history import Cycle, History, told
 from tests.naive.order import in_order
 from tests.study.histories import ONE_POOL, TREES, TWO_POOLS
 
+FOREST = (
+    *TREES,
+    Budgets(
+        (
+            Budget("red", WHOLE // 2, pool_shares=(("new", WHOLE // 4),)),
+            Budget(
+                "lab",
+                WHOLE // 2,
+                (Budget("a", WHOLE // 4), Budget("b", WHOLE // 2)),
+                pool_shares=(("new", WHOLE // 2),),
+            ),
+        )
+    ),
+    Budgets(
+        (
+            Budget("red", WHOLE // 5, pool_shares=(("old", WHOLE),)),
+            Budget(
+                "lab",
+                WHOLE // 2,
+                (Budget("a", WHOLE // 2, pool_shares=(("new", WHOLE // 4),)), Budget("b", WHOLE // 4)),
+            ),
+        )
+    ),
+)
+
 POLICY = replace(POLICIES["budget"], window=20 * HOUR, min_runtime_cap=3 * HOUR, cadence=0)
 ACCOUNTS = ("red", "lab/a", "lab/b", "lab")
 
 
-def random_trace(random: Random, count: int) -> Trace:
+def random_trace(random: Random, count: int, trees: Sequence[Budgets] = TREES) -> Trace:
     """Too much work for a few nodes, over a day and a half, with sick nodes and budgets that change."""
     arrivals = []
     at = 0
-    cluster = random.choice([ONE_POOL, TWO_POOLS])
+    cluster = TWO_POOLS if trees is FOREST else random.choice([ONE_POOL, TWO_POOLS])
     for number in range(count):
         at += random.choice([0, 1, 10 * MINUTE, 2 * HOUR, 5 * HOUR])
         shape = Shape(random.randint(1, 3), random.choice([1, 2, 4]), time_limit=random.choice([None, 4 * HOUR]),
-                      min_runtime=random.choice([0, 1000, 20 * MINUTE, 3 * HOUR]))  # fmt: skip
+                      min_runtime=random.choice([0, 1000, 20 * MINUTE, 3 * HOUR]),
+                      gpu_types=random.choice([(), (), ("a100",), ("b300",)]) if trees is FOREST else ())  # fmt: skip
         workload = Workload(WorkloadId(f"w{number}"), at, AccountPath(random.choice(ACCOUNTS)),
                             UserName(random.choice("uv")), shape, checkpoint=random.choice([0, 30 * MINUTE]),
                             priority=random.choice([0, 1]),
@@ -53,8 +80,9 @@ def random_trace(random: Random, count: int) -> Trace:
         )
         for _ in range(random.randint(0, 2))
     ]
-    changes = [BudgetsChanged(random.randrange(max(1, at)), random.choice(TREES)) for _ in range(random.randint(0, 2))]
-    return Trace(tuple(arrivals), cluster, TREES[0], troubles=sorted(troubles, key=lambda each: each.at),
+    changes = [BudgetsChanged(random.randrange(max(1, at)), random.choice(trees)) for _ in range(random.randint(0, 2))]
+    first = trees[-1] if trees is FOREST and random.random() < 0.4 else trees[0]
+    return Trace(tuple(arrivals), cluster, first, troubles=sorted(troubles, key=lambda each: each.at),
                  budget_changes=sorted(changes, key=lambda each: each.at), ends_at=2 * DAY)  # fmt: skip
 
 
@@ -84,6 +112,8 @@ class Comparing:
 def same_accounts(state: State, history: History, now: int) -> None:
     """U to the milli-unit-millisecond that par is rounded down to; E and K exactly; the ratio to its rounding."""
     for path, account in state.accounts.items():
+        if not state.ledgers[ledger_of(path)].in_force:
+            continue
         expected = ledger.usage(history, path, now, POLICY.window)
         assert abs(account.usage_in_window(now) - expected) <= 1, (path, now)
         assert account.entitlement_in_window(now) == ledger.entitlement(history, path, now, POLICY.window) // 1
@@ -121,6 +151,16 @@ def line_of(trial: Trial, leaf: Account) -> list[tuple[Key, Queue]]:
 @given(st.randoms(use_true_random=False), st.integers(3, 12))
 def test_every_decision_stands_on_the_same_numbers(random: Random, count: int) -> None:
     trace = random_trace(random, count)
+    comparing = Comparing(trace, every=5)
+    replay(trace, POLICY, journals=[comparing], attach=comparing.attach, until=3 * DAY)
+    assert comparing.compared
+
+
+@settings(max_examples=examples(12), deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(3, 12))
+def test_every_decision_stands_on_the_same_numbers_in_every_ledger(random: Random, count: int) -> None:
+    """Pools get trees of their own and lose them while work runs on them."""
+    trace = random_trace(random, count, FOREST)
     comparing = Comparing(trace, every=5)
     replay(trace, POLICY, journals=[comparing], attach=comparing.attach, until=3 * DAY)
     assert comparing.compared

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from mirab.model.accounts import Budget, Budgets
+from mirab.model.accounts import Budget, Budgets, sorted_shares
 from mirab.model.policy import POLICIES, Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Pool, Shape
 from mirab.model.units import (
@@ -94,9 +94,21 @@ def _children(parent: str, lines: list[Statement]) -> tuple[Budget, ...]:
                 gpus_max=_count(line, "gpus_max", 0) if "gpus_max" in line.settings else None,
                 min_runtime_cap=line.duration("min_runtime_cap") if "min_runtime_cap" in line.settings else None,
                 gang_gpus_max=_count(line, "gang_gpus_max", 0) if "gang_gpus_max" in line.settings else None,
+                pool_shares=_pool_shares(line),
             )
         )
     return tuple(found)
+
+
+def _pool_shares(line: Statement) -> tuple[tuple[str, int], ...]:
+    """``pool_shares=h100:50%,a100:0%``"""
+    shares: dict[str, int] = {}
+    for part in line.get("pool_shares").split(",") if line.get("pool_shares") else ():
+        pool, colon, share = part.partition(":")
+        if not colon:
+            raise ScenarioError(f"{line.where}: pool_shares={part}: write POOL:SHARE such as h100:50%")
+        shares[pool] = attempt(parse_share, share, line.where)
+    return sorted_shares(shares)
 
 
 def policy_of(line: Statement) -> Policy:

@@ -64,7 +64,7 @@ SUBMIT_SETTINGS = (
 CLUSTER_LINES = {"pool": Form(("name",), (), ("nodes", "gpus", "type", "cpus", "memory", "weight", "domains"))}
 BUDGET_SETTINGS = (
     *("save_for_gangs", "equal_users", "formerly", "closed"),
-    *("gpus_max", "min_runtime_cap", "gang_gpus_max"),
+    *("gpus_max", "min_runtime_cap", "gang_gpus_max", "pool_shares"),
 )
 BUDGET_LINES = {"budget": Form(("account", "share"), (), BUDGET_SETTINGS)}
 FACT_LINES = {

@@ -284,7 +284,7 @@ def test_nodes_can_be_added_and_usage_stays() -> None:
     found = begun(store, Wanted(cluster=grown(5)))
     assert [type(change) for change in found.changes] == [ClusterChanged]
     state = apply(store, found)
-    assert state.schedulable() == 5 * 4 * 1000
+    assert state.schedulable(range(len(state.banks))) == 5 * 4 * 1000
     assert not begun(store, Wanted(cluster=grown(5))).changes
     assert begun(store).state.cluster == grown(5), "without a file the ledger's cluster stays"
     state.check()

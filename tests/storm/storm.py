@@ -14,13 +14,13 @@ from mirab.control.cycle import cycle
 from mirab.core.state import State
 from mirab.model.events import Event, RequeueRequested, WorkloadCancelled
 from mirab.model.plans import Action, Plan
-from mirab.model.units import DAY, HOUR, WHOLE, AccountPath, Instant, WorkloadId
+from mirab.model.units import DAY, HOUR, Instant, WorkloadId
 from mirab.model.workloads import Arrival
 from mirab.sim.backend import SimBackend, SimClock
 from mirab.sim.faults import FaultRates, FaultyBackend
 from tests.audit import Audit
 from tests.driven import rebuilt
-from tests.naive import caps
+from tests.naive import caps, homes
 from tests.worlds import PERIOD, draw_world
 
 HEALS_AT: Instant = PERIOD + 2 * HOUR
@@ -161,21 +161,14 @@ class Storm:
             return False
         if self.policy.order != "quota":
             return True
-        cluster, shape = self.trace.cluster, workload.shape
-        fitting = [pool for pool in cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]
-        fitting = [pool for pool in fitting if shape.nodes <= len(pool.nodes)]
-        cheapest = min(pool.weight for pool in fitting if shape.gpus_per_node <= pool.gpus_per_node)
-        quota = cluster.charge_units * self._share_at_last(workload.account) // WHOLE
-        return workload.shape.gpus * cheapest <= quota
-
-    def _share_at_last(self, account: AccountPath) -> int:
-        """Of the cluster, in parts of `WHOLE`: what is left of it for the account's own work; 0 once it is closed."""
-        changes = self.trace.budget_changes
+        changes, cluster = self.trace.budget_changes, self.trace.cluster
         budgets = changes[-1].budgets if changes else self.trace.budgets
-        for path, budget, share in budgets.walk():
-            if path == account:
-                return share * (WHOLE - sum(child.share for child in budget.children)) // WHOLE
-        return 0
+        home = homes.home(budgets, cluster, workload)
+        pools = [pool for pool in cluster.pools if homes.ledger_at(budgets, pool) == home]
+        cheapest = min(pool.weight for pool in pools if homes.could_hold(workload, pool))
+        shares = homes.shares_in(budgets, home)
+        share = shares.get(f"{workload.account}/*", shares.get(str(workload.account), 0))
+        return workload.shape.gpus * cheapest <= sum(pool.charge_units for pool in pools) * share
 
     def _over(self) -> bool:
         waiting = any(map(self._could_run, self.state.pending))

@@ -36,6 +36,20 @@ TWO_POOLS = Cluster("two", (OLD, NEW))
 TREES = (
     Budgets((Budget("red", WHOLE // 2), Budget("lab", WHOLE // 2, (Budget("a", WHOLE // 4), Budget("b", WHOLE // 2))))),
     Budgets((Budget("red", WHOLE // 5), Budget("lab", WHOLE // 2, (Budget("a", WHOLE // 2), Budget("b", WHOLE // 4))))),
+    Budgets(
+        (
+            Budget("red", WHOLE // 2, pool_shares=(("new", WHOLE // 5),)),
+            Budget(
+                "lab", WHOLE // 4, (Budget("a", WHOLE // 2), Budget("b", WHOLE // 4, pool_shares=(("new", WHOLE),)))
+            ),
+        )
+    ),
+    Budgets(
+        (
+            Budget("red", WHOLE // 4, pool_shares=(("old", 0),)),
+            Budget("lab", WHOLE // 2, (Budget("a", WHOLE // 2), Budget("b", 0)), pool_shares=(("old", WHOLE // 2),)),
+        )
+    ),
 )
 ACCOUNTS = ("red", "lab/a", "lab/b", "lab", "stranger")
 OPERATIONS = (

@@ -18,6 +18,7 @@ from mirab.study.measures import Measures
 from tests.examples import examples
 from tests.naive import amounts as naive
 from tests.naive.history import History, told
+from tests.naive.homes import pool_named
 from tests.study.histories import random_history
 from tests.study.scene import BUDGET
 
@@ -42,7 +43,14 @@ def same_ratio(value: float | None, part: Fraction, whole: Fraction) -> bool:
 
 
 def leaves_in(report: dict[str, Any], history: History) -> list[str]:
-    known = {leaf for _, budgets in history.budgets for leaf in naive.leaves_of(budgets)}
+    names = {"", *(pool.name for pool in history.pools)}
+    known = {
+        f"{name}:{leaf}" if name else leaf
+        for _, budgets in history.budgets
+        for name in names
+        if not name or pool_named(budgets, name)
+        for leaf in naive.leaves_of(budgets, name)
+    }
     assert known <= set(report["by_account"])
     return list(report["by_account"])
 

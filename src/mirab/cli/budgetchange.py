@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mirab.cli.budgetservice import SERVER, SERVICE, book_of, meant, one, proposed, service_book
+from mirab.cli.budgetservice import SERVER, SERVICE, account_of, book_of, meant, one, proposed, service_book
 from mirab.cli.budgettools import (
     AUTHOR,
     BASE,
@@ -68,8 +68,9 @@ def set_(words: tuple[str, ...], source: str | None, as_edited: bool, **given: A
     """Change shares and terms, in one changeset: all of it, or nothing.
 
     ACCOUNT=SHARE sets a share (language/data=25%); several change together, and an account that is not there is made.
-    ACCOUNT alone changes what --owner, --review, --hypothesis and the caps say. What somebody else has changed since
-    --base is told, not overwritten.
+    POOL:ACCOUNT=SHARE sets a share of that pool alone (h100:vision=50%), =none takes it away. ACCOUNT alone changes
+    what --owner, --review, --hypothesis and the caps say. What somebody else has changed since --base is told, not
+    overwritten.
     """
     from mirab.study.budgetbook import take_in
 
@@ -151,18 +152,34 @@ def _parts(text: str) -> list[Budget]:
 
 
 def _terms(shares: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, object]]:
-    from mirab.model.units import parse_share
+    from mirab.model.accounts import ledger_of, plain
 
     common = {name: given[name] for name in ("owner", "review", "hypothesis") if given[name] is not None} | _caps(given)
     found: dict[str, dict[str, object]] = {}
+    seen: set[str] = set()
     for text in shares:
         path, equals, share = text.partition("=")
-        if path in found:
+        if path in seen:
             raise ValueError(f"{path} is named twice: once is enough")
-        found[path.strip("/")] = {**common, **({"share": parse_share(share)} if equals else {})}
-        if not found[path.strip("/")]:
+        seen.add(path)
+        terms = found.setdefault(plain(path).strip("/"), dict(common))
+        if equals:
+            _share_term(terms, ledger_of(path).strip(), share.strip())
+        elif not terms:
             raise ValueError(f"{path}: nothing is to change; write {path}=SHARE, or what else is to change")
     return found
+
+
+def _share_term(terms: dict[str, object], pool: str, share: str) -> None:
+    """A share of all, or of one pool; ``none`` takes the latter away."""
+    from mirab.model.units import parse_share
+
+    if not pool:
+        terms["share"] = parse_share(share)
+        return
+    held = terms.setdefault("pool_shares", {})
+    assert isinstance(held, dict)
+    held[pool] = None if share == "none" else parse_share(share)
 
 
 def _caps(given: Mapping[str, Any]) -> dict[str, object]:
@@ -191,7 +208,7 @@ def review(words: tuple[str, ...], outcome: str | None, next_review: str | None,
     from mirab.study.budgettext import day, review_sections, reviews
 
     file, rest = meant(words, given["server"])
-    account = one(rest, "account")
+    account = account_of(rest)
     calendar = calendar_of(given["timezone"])
     if not account:
         today = day(now_ms())

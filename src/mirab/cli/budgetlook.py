@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirab.cli.budgetservice import SERVER, SERVICE, book_of, log_of, meant, one
+from mirab.cli.budgetservice import SERVER, SERVICE, account_of, book_of, log_of, meant, one
 from mirab.cli.budgettools import JSON, TIMEZONE, calendar_of, check_account, draw, moment, now_ms, opened, sentences
 from mirab.cli.exits import NotFoundError
 from mirab.cli.output import emit, say, to_json
@@ -34,7 +34,7 @@ def show(words: tuple[str, ...], at: str | None, timezone: str | None, as_json: 
     calendar = calendar_of(timezone)
     when = moment(at, calendar) if at else now_ms()
     file, rest = meant(words, server)
-    account = one(rest, "account")
+    account = account_of(rest)
     with sentences():
         book = book_of(file, server, calendar)
         budgets = book.at(when)
@@ -126,7 +126,7 @@ def log(words: tuple[str, ...], timezone: str | None, as_json: bool, server: str
     from mirab.study.budgettext import log_json, log_sections
 
     file, rest = meant(words, server)
-    account = one(rest, "account")
+    account = account_of(rest)
     with sentences():
         book, told = log_of(file, server, calendar_of(timezone))
         entries = logged(book.history)
@@ -147,7 +147,7 @@ def blame(words: tuple[str, ...], timezone: str | None, as_json: bool, server: s
     from mirab.study.budgettext import blame_sections, show_json
 
     file, rest = meant(words, server)
-    account = one(rest, "account")
+    account = account_of(rest)
     with sentences():
         book = book_of(file, server, calendar_of(timezone))
         if not book.history.head:

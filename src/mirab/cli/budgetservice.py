@@ -49,6 +49,13 @@ def one(words: tuple[str, ...], what: str) -> str:
     return words[0] if words else ""
 
 
+def account_of(words: tuple[str, ...]) -> str:
+    """The account that is named, if one is. That of a pool's ledger (``h100:vision``) is the same account."""
+    from mirab.model.accounts import plain
+
+    return plain(one(words, "account"))
+
+
 def book_of(file: str | None, server: str | None, calendar: Calendar) -> Book:
     """The budgets of the file, or of the service, with their history."""
     if file is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mirab.cli.client import Client, at
 from mirab.cli.exits import InvalidError, NotFoundError
+from mirab.model.accounts import ledger_of, plain
 
 Job = dict[str, Any]
 
@@ -23,6 +24,17 @@ PAGE = 500
 _TASKS = re.compile(r"(\d{1,18})_\[([\d,-]+)\]", re.ASCII)
 _ID = re.compile(r"\d{1,18}(_\d{1,9})?(r\d{1,9})?", re.ASCII)
 MOST_TASKS = 100_000
+
+
+def of_account(name: str | None) -> None:
+    """Jobs are of an account, whatever the pool.
+
+    Raises:
+        InvalidError: an account in a pool (``h100:vision``) is named.
+    """
+    if name and ledger_of(name):
+        raise InvalidError(f"{name} is what {plain(name)} has of pool {ledger_of(name)}, and jobs are of an account, "
+                           f"whatever the pool: name {plain(name)}.")  # fmt: skip
 
 
 def parse_states(text: str) -> list[str]:

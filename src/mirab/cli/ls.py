@@ -11,7 +11,7 @@ from mirab.cli.client import Client, at
 from mirab.cli.columns import formatted, standard
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import terminal_width, wrapped
-from mirab.cli.jobs import LIVE, PAGE, Job, jobs_of, parse_ids, parse_states
+from mirab.cli.jobs import LIVE, PAGE, Job, jobs_of, of_account, parse_ids, parse_states
 from mirab.cli.output import emit, say, to_json
 
 USUAL = 1_000
@@ -46,6 +46,7 @@ USUAL = 1_000
 @connected
 def command(client: Client, jobs: tuple[str, ...], as_json: bool, limit: int, **asked: Any) -> None:
     """Show the jobs that wait and run, in squeue's columns; with --states all also those that have ended."""
+    of_account(asked["account"])
     found, more = _found(client, jobs, asked, limit)
     if not found:
         _check_names(client, asked)

@@ -12,7 +12,7 @@ import click
 from mirab.cli.client import Client, at
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.exits import ConflictError, DeniedError, Exit, InvalidError, NotFoundError
-from mirab.cli.jobs import LIVE, Job, has_ended, jobs_of, pages, parse_ids, parse_states
+from mirab.cli.jobs import LIVE, Job, has_ended, jobs_of, of_account, pages, parse_ids, parse_states
 from mirab.cli.output import emit, say, to_json
 from mirab.study.formats import plural
 
@@ -79,6 +79,7 @@ def meant(client: Client, chosen: Chosen, default_states: tuple[str, ...] = LIVE
         click.UsageError: neither a job nor a filter was named.
         NotFoundError: a job that was named is not there.
     """
+    of_account(chosen.account)
     if chosen.jobs:
         wanted = _query(client, chosen, ())
         for job_id in parse_ids(chosen.jobs):

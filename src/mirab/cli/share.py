@@ -12,6 +12,7 @@ from mirab.cli.clock import near
 from mirab.cli.connection import JSON_OPTION, connected
 from mirab.cli.grid import Column, table, terminal_width
 from mirab.cli.output import emit, say, to_json
+from mirab.model.accounts import ledger_of, plain
 from mirab.model.units import plural
 from mirab.study.formats import count, hours, percent, ratio, standing
 
@@ -61,6 +62,9 @@ def command(client: Client, account: str, users: bool, long: bool, formula: bool
     Of one that is named it also tells how its ratio comes about, when its debt leaves the window, when its next job
     is forecast to start, who owns it, and when it is reviewed.
 
+    Where pools have shares of their own, the tree of each comes after the main one, its accounts with the pool before
+    their names (h100:vision); an account that is named without one is meant in all.
+
     Amounts are GPU-hours of the window (a week, unless the policy says another). Who has the lowest ratio goes first;
     below 1 an account has had less than its share, and nobody stops its runs.
     """
@@ -70,17 +74,44 @@ def command(client: Client, account: str, users: bool, long: bool, formula: bool
     elif formula:
         emit("\n".join(formula_of(each) for each in shares["accounts"]))
     else:
-        emit(tree(shares["accounts"], terminal_width(), users=users, long=long))
-        if account:
-            emit("\n" + "\n".join(sentences(shares["accounts"][0])))
+        emit("\n\n".join(trees(shares, terminal_width(), users=users, long=long)))
+        for each in _named(shares["accounts"], account):
+            emit("\n" + "\n".join(sentences(each)))
         if terminal_width() and any(each.get("par_h") for each in shares["accounts"]):
             say("RATIO counts the time before an account's first day as delivered: `mirab share --formula` shows it.")
+
+
+def _named(accounts: Sequence[Account], account: str) -> list[Account]:
+    """The one that was asked for, in each ledger that has it."""
+    return [each for each in accounts if account and account in (each["path"], plain(each["path"]))]
+
+
+def trees(shares: dict[str, Any], width: int, *, users: bool = False, long: bool = False) -> Iterator[str]:
+    """A table for each ledger, with what is in it; one without a heading where there is but one."""
+    ledgers = {each["name"]: each for each in shares.get("ledgers", ())}
+    if not ledgers:
+        yield tree(shares["accounts"], width, users=users, long=long)
+        return
+    for name in dict.fromkeys(ledger_of(each["path"]) for each in shares["accounts"]):
+        accounts = [each for each in shares["accounts"] if ledger_of(each["path"]) == name]
+        yield f"{heading(name, ledgers.get(name))}\n{tree(accounts, width, users=users, long=long)}"
+
+
+def heading(name: str, ledger: dict[str, Any] | None) -> str:
+    """``Pool h100, 16 GPUs:``, ``All other pools (a100, l4), 64 GPUs:``; with what may be used of them, if not all."""
+    if ledger is None:
+        return f"Pool {name}, which has no shares of its own any more:"
+    where = f"Pool {name}" if name else f"All other pools ({', '.join(ledger['pools'])})"
+    amount = plural(ledger["gpus"], "GPU") if ledger["gpus"] else "no GPUs"
+    if ledger["schedulable"] < ledger["units"]:
+        amount += f", {percent(ledger['schedulable'] / ledger['units'])} of which may be used now"
+    return f"{where}, {amount}:"
 
 
 def tree(accounts: Sequence[Account], width: int, *, users: bool = False, long: bool = False) -> str:
     """The table; each account is indented below its parent."""
     top = min((each["path"].count("/") for each in accounts), default=0)
-    rows = []
+    rows: list[list[str]] = []
     for each in accounts:
         depth = each["path"].count("/") - top
         more = _more(each) if long else ()

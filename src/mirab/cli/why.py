@@ -63,6 +63,8 @@ def lines_of(answer: Answer) -> Iterator[str]:
     yield f"{answer['id']} is {state}, as of {near(answer['at'])}:"
     for number, blocker in enumerate(answer["blockers"], 1):
         yield from _blocker(number, blocker, answer["id"])
+    if answer.get("charged_to"):
+        yield from _wrap(f"{answer['charged_to'][:1].upper()}{answer['charged_to'][1:]}.", "")
     yield from _standings(answer)
     if answer["whatif"]:
         yield ""

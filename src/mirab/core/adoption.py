@@ -21,7 +21,7 @@ def run_adopted(state: State, event: events.RunAdopted) -> None:
     if event.run_id in state.runs or event.workload_id in state.running:
         return
     pending = _leaves_the_queue(state, event)
-    account = None if pending is None else state.leaf_for(pending.workload.account)
+    account = None if pending is None else state.account_on(event.allocation.pool, pending.workload.account)
     if pending is None or account is None:
         return
     workload, given = pending.workload, _what_is_free(state, event.allocation)

@@ -21,7 +21,7 @@ def barrier(trial: Trial, queue: Queue) -> WaitReason | None:
     if leaf.capped and (cap := at_cap(trial, queue)) is not None:
         return cap
     if trial.policy.order == "quota":
-        quota = trial.state.cluster.charge_units * leaf.share // WHOLE
+        quota = trial.state.installed(leaf) * leaf.share // WHOLE
         running = leaf.running + trial.given_charge.get(leaf, 0)
         if running + min(queue.info.rates) > quota:
             return QuotaFull(quota // UNIT, running // UNIT)
@@ -85,7 +85,7 @@ def _kept(trial: Trial, account: Account) -> int:
     kept = 0
     for workload_id in trial.holds:
         pending = trial.state.pending.get(workload_id)
-        if pending is not None and pending.queue is not None and account in pending.queue.user.account.lineage:
+        if pending is not None and pending.queue is not None and account in pending.queue.user.account.capped:
             kept += pending.workload.shape.gpus
     return kept
 
@@ -107,7 +107,7 @@ def take_from_own(trial: Trial, queue: Queue, pending: Pending, cap: AtCap) -> b
     if len(trial.stopped) >= trial.policy.preemptions_max:
         return False
     account = trial.state.accounts[cap.account]
-    own = [run for run in eligible(trial, queue, pending) if account in run.account.lineage and not run.stopping]
+    own = [run for run in eligible(trial, queue, pending) if account in run.account.capped and not run.stopping]
     plan = _swap(trial, queue, _ripe(trial, queue, own))
     if plan is not None and _keeps_caps(trial, queue, list(plan.victims)):
         claim(trial, queue, pending, plan)
@@ -184,7 +184,7 @@ def _keeps_caps(trial: Trial, queue: Queue, victims: list[Run]) -> bool:
     wanted = queue.info.shape.gpus
     for account in queue.user.account.capped:
         if account.gpus_max is not None:
-            freed = sum(run.workload.shape.gpus for run in victims if account in run.account.lineage)
+            freed = sum(run.workload.shape.gpus for run in victims if account in run.account.capped)
             if trial.gpus_used(account) + _kept(trial, account) + wanted - freed > account.gpus_max:
                 return False
     return True

@@ -32,7 +32,7 @@ class Bookkeeping(Waitlist):
         rate, gpus = sign * self.uncharged_rate(run), sign * run.workload.shape.gpus
         for account in run.account.lineage:
             account.running += rate
-            account.gpus += gpus
+            account.home.gpus += gpus
 
     def will_expose(self, run: Run) -> None:
         """Let it be known when its minimum ends, if the policy lets anybody stop it then."""
@@ -94,6 +94,7 @@ class Bookkeeping(Waitlist):
 
     def capacity_changed(self, grown: bool) -> None:
         """There are more schedulable nodes, which may complete somebody's claim, or fewer, which opens none."""
-        self.window.set_capacity(self.now, self.schedulable())
+        for ledger in self.ledgers.values():
+            ledger.window.set_capacity(self.now, self.schedulable(ledger.pools))
         self.version += 1
         self.claims += grown

@@ -1,8 +1,8 @@
 """Caps that a budget sets: GPUs at once, the GPUs of one piece of work, the longest minimum.
 
-A cap counts what runs in the account and below it, and what nodes are kept for. An account at its cap is passed over:
-others go on, and its heads are looked at again as soon as something of it ends. Nobody is stopped for a cap that has
-been lowered.
+A cap counts what runs in the account and below it, in every ledger, and what nodes are kept for. An account at its cap
+is passed over: others go on, and its heads are looked at again as soon as something of it ends. Nobody is stopped for a
+cap that has been lowered.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mirab.core.shares import Account
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, plain
 from mirab.model.reasons import GangTooLarge
 from mirab.model.resources import Shape
 from mirab.model.units import AccountPath, Duration
 
 
 def install_caps(accounts: Collection[Account], budgets: Budgets) -> dict[AccountPath, Duration]:
-    """Let the accounts know their caps; returns the cap on the minimum, where there is one, by account."""
+    """Let the accounts know their caps; returns the cap on the minimum, where there is one, by account.
+
+    Those of the main ledger have them, and the others know those.
+    """
     known = {path: budget for path, budget, _ in budgets.walk()}
     minimums: dict[AccountPath, Duration] = {}
     for account in accounts:
@@ -25,10 +28,10 @@ def install_caps(accounts: Collection[Account], budgets: Budgets) -> dict[Accoun
         account.gpus_max = None if budget is None else budget.gpus_max
         account.gang_max = None if budget is None else budget.gang_gpus_max
     for account in accounts:
-        account.capped = tuple(
-            above for above in account.lineage if above.gpus_max is not None or above.gang_max is not None
-        )
-        caps = [known[above.path].min_runtime_cap for above in account.lineage if above.path in known]
+        homes = [above.home for above in account.lineage]
+        account.capped = tuple(above for above in homes if above.gpus_max is not None or above.gang_max is not None)
+        names = [plain(above.path) for above in account.lineage]
+        caps = [known[name].min_runtime_cap for name in names if name in known]
         shortest = min((cap for cap in caps if cap is not None), default=None)
         if shortest is not None:
             minimums[account.path] = shortest

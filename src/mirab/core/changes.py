@@ -22,7 +22,8 @@ def policy_changed(state: State, event: events.PolicyChanged) -> None:
             "that has begun: begin a new one"
         )
     state.policy = event.policy
-    state.window.change_length(state.now, event.policy.window)
+    for ledger in state.ledgers.values():
+        ledger.window.change_length(state.now, event.policy.window)
     _judge_anew(state)
     _expose_anew(state)
 
@@ -41,6 +42,9 @@ def cluster_changed(state: State, event: events.ClusterChanged) -> None:
         else:
             state.usable[number] |= state.banks[number].grow(pool)
         _place(state, number, pool, already=len(old[number].nodes) if number < len(old) else 0)
+    state.choices.clear()
+    if state.divide(state.budgets) and state.divided:
+        state.install(state.budgets)
     state.capacity_changed(grown=True)
     _judge_anew(state)
 

@@ -80,9 +80,8 @@ def _serve_charged(trial: Trial) -> None:
     strict = policy.backfill == "none"
     turns = Turns(trial, Rules(LEAF_KEYS[policy.order], _serve, trial.lets_in, strict))
     _join_all(trial, turns)
-    blocked = turns.take()
-    if blocked is not None:
-        _all_behind(trial, blocked, turns.rest())
+    for blocked in turns.take():
+        _all_behind(trial, blocked, turns.rest(blocked))
 
 
 def _join_all(trial: Trial, turns: Turns) -> None:
@@ -111,11 +110,14 @@ def _join_all(trial: Trial, turns: Turns) -> None:
 
 def _join_gangs(trial: Trial, turns: Turns) -> None:
     """Gangs that were a few nodes short of a hold: those nodes may be free now, before others take them."""
-    free = max(trial.count(number, bank.slots) for number, bank in enumerate(trial.banks))
-    if not free:
+    free = [trial.count(number, bank.slots) for number, bank in enumerate(trial.banks)]
+    most = max(free)
+    if not most:
         return
     for queue, missing in trial.state.short.items():
-        if missing <= free and _may_have_hold(trial, queue.user.account):
+        leaf = queue.user.account
+        there = most if not trial.state.divided else max(free[number] for number in trial.state.pools_beside(leaf))
+        if there and missing <= there and _may_have_hold(trial, leaf):
             turns.join(queue)
 
 
@@ -238,7 +240,7 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
         return False
     no_hold: WaitReason | None = None
     again_at = trial.now + trial.policy.review
-    if queue.info.gang and queue.info.charged:
+    if queue.info.gang and queue.info.charged and plan.ripe_at is None:
         no_hold = hold_for(trial, queue, pending)
         if no_hold is None:
             return True
@@ -248,7 +250,9 @@ def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
     if plan.ripe_at is not None:
         again_at = min(again_at, plan.ripe_at)
         trial.wake(plan.ripe_at)
-        reason: WaitReason = AwaitingCheckpoint(plan.ripe_at, plan.victims)
+        told = pending.waiting.reason if pending.waiting is not None else None
+        since = told.since if isinstance(told, AwaitingCheckpoint) else trial.now
+        reason: WaitReason = AwaitingCheckpoint(plan.ripe_at, plan.victims, since)
     else:
         reason = blocked_reason(trial, queue, plan, no_hold)
     trial.wait(pending, reason, again_at)

@@ -9,6 +9,7 @@ from mirab.core.nodes import without
 from mirab.core.ordering import by_ratio
 from mirab.core.queues import Pending, Queue
 from mirab.core.trial import Trial
+from mirab.model.accounts import ledger_of
 from mirab.model.reasons import (
     AccountClosed,
     BlockedBehind,
@@ -28,7 +29,7 @@ def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount | A
     """Why a workload can never run as asked: its account, or its shape against the largest pool that it accepts."""
     workload, state = pending.workload, trial.state
     if not state.is_open(workload.account):
-        if workload.account in state.accounts:
+        if workload.account in state.accounts and not ledger_of(workload.account):
             return AccountClosed(workload.account, state.budgets.closed_since(workload.account))
         return UnknownAccount(workload.account)
     shape, leaf = workload.shape, state.leaf_for(workload.account)
@@ -80,7 +81,7 @@ def _standing(trial: Trial, queue: Queue, plan: NoClearing) -> ShareSpent | None
     if not trial.contract or not queue.info.charged:
         return None
     mine = queue.user.account
-    first = trial.first_leaf()
+    first = trial.first_leaf(mine.window)
     if first is None or first is mine or by_ratio(trial, mine) <= by_ratio(trial, first):
         return None
     return ShareSpent(trial.ratio(mine), first.path, trial.ratio(first), _nodes_free(trial, queue))

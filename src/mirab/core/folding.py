@@ -11,8 +11,9 @@ from mirab.core.nodes import Health, NodeState, without
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
+from mirab.model.accounts import LEDGER_MARK
 from mirab.model.events import Outcome, goes_back
-from mirab.model.units import FOREVER, Instant
+from mirab.model.units import FOREVER, AccountPath, Instant
 
 if TYPE_CHECKING:
     from mirab.core.state import State
@@ -37,20 +38,25 @@ def admit(state: State, pending: Pending, known: bool = False) -> None:
 
     `known`: it was admitted before. A closed account takes nothing new, and keeps what it has at a share of 0.
     """
-    path = pending.workload.account
-    if not state.is_open(path) and state.policy.unknown_accounts == "zero" and not state.budgets.is_closed(path):
+    path, shape = pending.workload.account, pending.workload.shape
+    if not state.is_open(path) and state.policy.unknown_accounts == "zero" and _may_be_made(state, path):
         state.install(state.budgets.with_zero_share(path))
-    account = state.leaf_for(path)
+    account = state.account_for(path, shape)
     closed = not known and not state.is_open(path)
     if (
         account is None
         or closed
-        or not state.info_for(pending.workload.shape, account.path).pools
-        or (account.capped and not known and too_large(account, pending.workload.shape))
+        or not state.info_for(shape, account.path).pools
+        or (account.capped and not known and too_large(account, shape))
     ):
         state.rejected[pending.workload.id] = pending
     else:
         state.enqueue(pending, account)
+
+
+def _may_be_made(state: State, path: AccountPath) -> bool:
+    """Whether an account that nobody decided about may come to be."""
+    return LEDGER_MARK not in path and not state.budgets.is_closed(path)
 
 
 def cancelled(state: State, event: facts.WorkloadCancelled) -> None:
@@ -270,9 +276,16 @@ def commit_hold(state: State, pending: Pending, pool: int, sign: int) -> None:
 
 def drop_hold(state: State, pending: Pending) -> None:
     """Give back what is held for it; runs that are stopping for it stop all the same."""
-    granted = state.holds.pop(pending.workload.id, None)
+    granted = state.holds.get(pending.workload.id)
     if granted is not None:
         commit_hold(state, pending, granted.pool, -1)
+        forget_hold(state, pending)
+
+
+def forget_hold(state: State, pending: Pending) -> None:
+    """The same for one that is committed to nobody any more."""
+    granted = state.holds.pop(pending.workload.id, None)
+    if granted is not None:
         pending.waiting = None
         if pending.queue is not None:
             state.unexplained[pending.queue] = None

@@ -1,7 +1,8 @@
 """Nodes kept for a blocked gang until a known instant, while they go on working for others.
 
 Until T a held node keeps what it runs and takes whatever can be stopped by T; at T what is left is stopped and the
-gang starts. The right to stop the runs of others is judged when the hold is granted, for good.
+gang starts. The right to stop the runs of others is judged when the hold is granted, for good. T only ever gets
+earlier: where other nodes can be cleared sooner than those that come free last, the hold moves to them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from mirab.model.units import FOREVER, Instant, NodeMask, RunId
 
 def serve_holds(trial: Trial) -> None:
     """Start the gangs whose nodes are free, stop what is left where a hold is due, mend what a lost node broke."""
+    for gone in trial.state.given_back:
+        trial.hold_changes.append(HoldReleased(gone, "its account's share is of another pool now"))
     for workload_id, hold in trial.state.holds.items():
         pending = trial.state.pending[workload_id]
         queue = pending.queue
@@ -104,8 +107,8 @@ def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
         trial.wait(pending, AwaitingVictims(last, max(1, len(victims))))
     elif trial.now >= hold.until and _overstayed(trial, hold):
         _replace(trial, queue, pending, hold)
-    elif trial.reviewing and (until := _known_until(trial, hold)) < hold.until - trial.policy.review:
-        _keep(trial, queue, pending, replace(hold, until=until))
+    elif trial.reviewing and (sooner := _sooner(trial, queue, pending, hold)) is not None:
+        _keep(trial, queue, pending, sooner)
     else:
         _mind(trial, queue, pending, hold)
 
@@ -130,6 +133,24 @@ def _mind(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     trial.wake(hold.until - trial.policy.grace_max)
     trial.wake(hold.until)
     trial.wait(pending, HoldsNodes(hold.until, hold.mask.bit_count()))
+
+
+def _sooner(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> Hold | None:
+    """The hold with an earlier T, on its own nodes or with others in the place of those that come free last.
+
+    None = there is none that is earlier by more than a review: a hold does not move for less.
+    """
+    latest = hold.until - trial.policy.review
+    until = _known_until(trial, hold)
+    known = replace(hold, until=until) if until < latest else None
+    if trial.policy.contract and trial.now < latest:
+        found = find(trial, queue, pending, prefer=hold.mask)
+        if isinstance(found, Hold):
+            moved = replace(found, granted_at=hold.granted_at)
+            until = max(found.until, _known_until(trial, moved))
+            if until < (latest if known is None else known.until):
+                return replace(moved, until=until)
+    return known
 
 
 def _known_until(trial: Trial, hold: Hold) -> Instant:
@@ -211,7 +232,8 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
     for number, width in info.pairs:
         among = trial.usable[number]
         for entry in trial.kept[number]:
-            among = without(among, entry.mask)
+            if entry.holder != pending.workload.id:
+                among = without(among, entry.mask)
         for mask in trial.fresh[number]:
             among = without(among, mask)
         seen = _within_horizon(trial, queue, number, among).bit_count()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirab.core.folding import commit_hold, drop_hold, node_returns
 from mirab.core.nodes import Health
-from mirab.core.portfolio import end_reservation
+from mirab.core.portfolio import charge_elsewhere, end_reservation
 from mirab.core.runs import Run
 from mirab.model import plans
 from mirab.model.reasons import (
@@ -104,7 +104,10 @@ def reject(state: State, action: plans.Reject, now: Instant) -> None:
 
 def hold_granted(state: State, granted: plans.Hold, now: Instant) -> None:
     if granted.reservation_id is not None:
+        before = state.reserved.get(granted.reservation_id)
         state.reserved[granted.reservation_id] = granted
+        if before is not None and state.by_pool[before.pool] != state.by_pool[granted.pool]:
+            charge_elsewhere(state, granted.reservation_id)
         return
     pending = state.pending[granted.workload_id]
     queue = pending.queue

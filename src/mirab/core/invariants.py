@@ -32,7 +32,9 @@ def _check_nodes(state: State) -> None:
             f"node {node} of pool {number} knows other runs than run on it"
         )
         assert not usable, f"node {node} of pool {number} is {trouble.health} and takes work"
-    assert state.window.capacity.rate == state.schedulable(), "the capacity meter has another rate than the nodes"
+    for ledger in state.ledgers.values():
+        known, there = ledger.window.capacity.rate, state.schedulable(ledger.pools)
+        assert known == there, f"the capacity meter of {ledger} has another rate than the nodes"
 
 
 def _check_accounts(state: State) -> None:
@@ -45,7 +47,7 @@ def _check_accounts(state: State) -> None:
             usage[account.path] += run.rate if run.charged and run.started_at is not None else 0
             commitment[account.path] += run.rate if run.committed_until else 0
             slots[account.path] += state.uncharged_rate(run)
-            gpus[account.path] += run.workload.shape.gpus
+            gpus[account.home.path] += run.workload.shape.gpus
     for leaf, rate in state.charging.values():
         for account in leaf.lineage:
             usage[account.path] += rate

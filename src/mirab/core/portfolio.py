@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirab.core.charge import charge_rate
-from mirab.core.folding import admit, commit_hold
+from mirab.core.folding import admit, commit_hold, forget_hold
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
+from mirab.core.shares import Account
 from mirab.core.succession import succeed, successions
 from mirab.model import events as facts
+from mirab.model.accounts import Budgets, ledger_of, plain
 from mirab.model.units import AccountPath
 
 if TYPE_CHECKING:
@@ -20,15 +22,86 @@ if TYPE_CHECKING:
 # --- budgets --------------------------------------------------------------------------------------------------------
 def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
     """Everybody leaves the queues while the tree changes, and queues anew."""
-    going = successions(state, event.budgets)
     waiting = _leave_queues(state)
+    if state.divided:
+        _leave_ledgers(state, event.budgets)
+    going = successions(state, event.budgets)
     if going:
         succeed(state, event.budgets, going, waiting)
     state.install(event.budgets)
     for run in state.runs.values():
         if not run.account.leaf:
             rehome(state, run)
+    if state.divided:
+        _enter_ledgers(state)
     _queue_anew(state, waiting)
+
+
+def _leave_ledgers(state: State, budgets: Budgets) -> None:
+    """Where nobody names a pool any more, what runs there counts in the main ledger from now on."""
+    gone = dict.fromkeys(state.ledgers)
+    for each in budgets.ledgers([pool.name for pool in state.cluster.pools]):
+        gone.pop(each.name, None)
+    for run in state.runs.values():
+        if ledger_of(run.account.path) in gone:
+            _count_there(state, run, state.leaf_for(plain(run.account.path)))
+    for reservation_id, (account, rate) in state.charging.items():
+        if ledger_of(account.path) in gone:
+            _charge_there(state, reservation_id, rate, account, state.leaf_for(plain(account.path)))
+
+
+def _enter_ledgers(state: State) -> None:
+    """What runs counts in the ledger of its pool, and what it used stays where it was charged."""
+    for run in state.runs.values():
+        if ledger_of(run.account.path) != state.by_pool[run.allocation.pool]:
+            _count_there(state, run, state.account_on(run.allocation.pool, run.account.path))
+    for reservation_id in state.charging:
+        charge_elsewhere(state, reservation_id)
+    for each in state.accounts.values():
+        each.gpus = 0
+    for run in state.runs.values():
+        for each in run.account.lineage:
+            each.home.gpus += run.workload.shape.gpus
+
+
+def _count_there(state: State, run: Run, account: Account | None) -> None:
+    """From now on the run belongs to an account of another ledger."""
+    if account is None:
+        raise AssertionError(f"{run} belongs to {run.account.path}, which the ledger of its pool does not know")
+    exposed, started, until = run.id in run.account.exposed, run.started_at is not None, run.committed_until
+    if exposed:
+        state.cover(run)
+    if started:
+        state.meter(run, -1)
+    state.count_running(run, -1)
+    state.settle(run)
+    run.account, run.user = account, state.user_of(account, run.workload.user)
+    state.count_running(run, +1)
+    if started:
+        state.meter(run, +1)
+    if until:
+        state.commit_charge(run, until)
+    if exposed:
+        state.expose(run)
+
+
+def charge_elsewhere(state: State, reservation_id: str) -> None:
+    """If a reservation is charged in another ledger than that of its pool, it is charged there from now on."""
+    account, rate = state.charging.get(reservation_id, (None, 0))
+    pool = state.reserved[reservation_id].pool
+    if account is not None and ledger_of(account.path) != state.by_pool[pool]:
+        _charge_there(state, reservation_id, rate, account, state.account_on(pool, account.path))
+
+
+def _charge_there(state: State, reservation_id: str, rate: int, old: Account, account: Account | None) -> None:
+    """From now on another ledger's account pays for the reservation."""
+    if account is None:
+        raise AssertionError(f"{reservation_id} is paid by {old.path}, which the ledger of its pool does not know")
+    for above in old.lineage:
+        above.usage.change_rate(state.now, -rate)
+    for above in account.lineage:
+        above.usage.change_rate(state.now, rate)
+    state.charging[reservation_id] = account, rate
 
 
 def rehome(state: State, run: Run) -> None:
@@ -51,7 +124,7 @@ def rehome(state: State, run: Run) -> None:
         old.commitment.add(-run.rate, run.committed_until)
         run.user.commitment.add(run.rate, run.committed_until)
     rest.running += state.uncharged_rate(run)
-    rest.gpus += run.workload.shape.gpus
+    rest.home.gpus += run.workload.shape.gpus
     if exposed:
         state.expose(run)
 
@@ -78,7 +151,10 @@ def _queue_anew(state: State, leaving: list[Pending]) -> None:
     for pending in leaving:
         admit(state, pending, known=True)
         hold = state.holds.get(pending.workload.id)
-        if hold is not None:
+        if hold is not None and (pending.queue is None or hold.pool not in pending.queue.info.pools):
+            state.given_back[pending.workload.id] = None
+            forget_hold(state, pending)
+        elif hold is not None:
             commit_hold(state, pending, hold.pool, +1)
     state.version += 1
     state.claims += 1
@@ -116,7 +192,7 @@ def charge_reservation(state: State, reservation_id: str, sign: int) -> None:
         return
     if sign > 0:
         reservation, hold = state.reservations[reservation_id], state.reserved.get(reservation_id)
-        account = state.leaf_for(AccountPath(reservation.account))
+        account = None if hold is None else state.account_on(hold.pool, AccountPath(reservation.account))
         if hold is None or account is None:
             return
         rate = hold.mask.bit_count() * hold.slots_per_node * state.cluster.pools[hold.pool].weight

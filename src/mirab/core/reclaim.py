@@ -9,14 +9,15 @@ from mirab.core.shares import Account
 from mirab.core.trial import Trial
 from mirab.core.victims import eligible, is_able, reach_of
 from mirab.model.plans import Hold
-from mirab.model.reasons import PreemptedFor
+from mirab.model.reasons import AwaitingCheckpoint, PreemptedFor
+from mirab.model.units import Duration
 
 
 def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing:
     """The complete plan of victims that loses least for a workload that free nodes cannot take.
 
     Order of plans: no charged victims, least loss, fewest gangs, lowest id. A workload that is not urgent takes only
-    victims that have just checkpointed.
+    victims that have just checkpointed, or of which it throws away little in sum.
     """
     coming = coming_free(trial, queue)
     if coming is not None:
@@ -47,10 +48,10 @@ def _look(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing
     if not (reach.suffices(trial, queue.info) and is_able(trial, queue)):
         return NoClearing(reach.runs, nodes)
     found = eligible(trial, queue, pending)
-    return _search(trial, queue, found, nodes) if found else NoClearing(0)
+    return _search(trial, queue, pending, found, nodes) if found else NoClearing(0)
 
 
-def _search(trial: Trial, queue: Queue, found: list[Run], nodes: int) -> Clearing | NoClearing:
+def _search(trial: Trial, queue: Queue, pending: Pending, found: list[Run], nodes: int) -> Clearing | NoClearing:
     """`nodes`: how many could be cleared, for the reason if there is no plan."""
     info, now = queue.info, trial.now
     owed = trial.ratio(queue.user.account) < 1.0
@@ -61,9 +62,34 @@ def _search(trial: Trial, queue: Queue, found: list[Run], nodes: int) -> Clearin
     if plan is None and len(ripe) < len(found):
         later = _clear_any(trial, queue, found)
         if later is not None:
+            if _is_cheap(trial, queue, later, grace) or (owed and _has_waited(trial, pending, later)):
+                return later
             ripe_at = min(at for run in later.victims if (at := run.ripe_at(now, grace)) > now)
-            return NoClearing(len(later.victims), nodes, ripe_at)
+            return NoClearing(len(later.victims), nodes, min(ripe_at, now + trial.policy.claimed_loss_cap))
     return plan or NoClearing(len(found), nodes)
+
+
+def _is_cheap(trial: Trial, queue: Queue, plan: Clearing, grace: Duration) -> bool:
+    """Whether a plan throws away little for what it brings, though not all its victims have just checkpointed.
+
+    Many victims never have at the same instant. So their work since their checkpoints is weighed in sum: against
+    `grace` for each slot that is taken over, and `idle_grace` for each that idles until the beneficiary starts.
+    """
+    victims = [run for run in plan.victims if run.stop_by is None]
+    taken = sum(run.slots for run in victims)
+    idle = max(0, queue.info.slots - taken)
+    return sum(run.unsaved(trial.now) for run in victims) <= grace * taken + trial.policy.idle_grace * idle
+
+
+def _has_waited(trial: Trial, pending: Pending, plan: Clearing) -> bool:
+    """Whether it has waited for one checkpoint interval, as far as such a claim is believed: what its victims have not
+    saved by then it need not spare.
+    """
+    told = pending.waiting
+    if told is None or not isinstance(told.reason, AwaitingCheckpoint):
+        return False
+    longest = max((run.workload.checkpoint for run in plan.victims), default=0)
+    return trial.now - told.reason.since >= min(longest, trial.policy.claimed_loss_cap)
 
 
 def _clear_any(trial: Trial, queue: Queue, victims: list[Run]) -> Clearing | None:

@@ -101,7 +101,7 @@ def can_be_met(trial: Trial, reservation: Reservation) -> bool:
 def barred(trial: Trial, queue: Queue, number: int) -> NodeMask:
     """Nodes of reservations on which the queue's work may not start once runs have been given their notice."""
     gone = trial.now + queue.info.stay + trial.policy.grace_max
-    leaf, mask = queue.user.account.path, 0
+    leaf, mask = queue.user.account.home.path, 0
     for entry in trial.kept[number]:
         inside = bool(entry.account) and (not queue.info.charged or covers(entry.account, leaf))
         if entry.reservation_id is not None and entry.until < gone and not inside:

@@ -136,6 +136,17 @@ class Run:
             return 0
         return (min(now - self.safe_at(now), claimed_loss_cap) + self.workload.restart) * self.slots
 
+    def unsaved(self, now: Instant) -> Charge:
+        """Slot-milliseconds since `safe_at` that would be kept if it were stopped right after its next checkpoint.
+
+        Nothing for a run that is stopping anyway, that never checkpoints, or of which the checkpoint is overdue:
+        waiting would save nothing.
+        """
+        since = now - self.safe_at(now)
+        if self.stop_by is not None or since >= self.workload.checkpoint:
+            return 0
+        return since * self.slots
+
     def ripe_at(self, now: Instant, checkpoint_grace: Duration) -> Instant:
         """When it has just checkpointed: now, or the instant of its next checkpoint.
 

@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 from mirab.core.meter import Commitment, Meter, add_up, usage_meter
 from mirab.core.queues import Queue, ShapeInfo, User
 from mirab.core.runs import Run
-from mirab.model.accounts import Budgets, left_by
+from mirab.model.accounts import Budgets, ledger_path, left_by
 from mirab.model.policy import Exemption
 from mirab.model.units import (
     WHOLE,
@@ -68,14 +68,16 @@ class Account:
         lineage: from the root's child down to itself: paths part where two lineages first differ.
         held: charge that holds granted to its gangs have committed.
         shapes: its charged queues, by shape.
-        capped: those of its lineage that have a cap on GPUs, itself perhaps.
+        home: the account of its name in the main ledger; itself there. Caps are kept and GPUs are counted there, over
+            all ledgers.
+        capped: those homes of its lineage that have a cap on GPUs.
         gpus_max, gang_max: its caps on GPUs at once and on those of one piece of work; `gpus`: those that run.
         exposed: its runs that the contract no longer protects, in the order in which their minimums ended.
     """
 
     __slots__ = (
         "_par_share", "_par_until", "_pars", "capped", "children", "commitment", "entitlement", "equal_users",
-        "exposed", "gang_max", "gpus", "gpus_max", "held",
+        "exposed", "gang_max", "gpus", "gpus_max", "held", "home",
         "leaf", "lineage", "parent", "path", "running", "save_for_gangs", "shapes", "share", "uncharged",
         "usage", "users", "waiting", "window",
     )  # fmt: skip
@@ -87,6 +89,7 @@ class Account:
         self.children: list[Account] = []
         self.leaf = True
         self.lineage: tuple[Account, ...] = (*(parent.lineage if parent else ()), self)
+        self.home: Account = self
         self.window = window
         self.share = share
         self.entitlement = Meter(0, share)
@@ -202,11 +205,12 @@ class Account:
             self.entitlement.set_rate(self.window.capacity.total(now), share)
 
 
-def rows(budgets: Budgets) -> Iterator[tuple[AccountPath, int, AccountPath | None]]:
-    """(path, share of the whole, parent) of every account and implicit child, parents first."""
-    for path, budget, share in budgets.walk():
-        parent, _, _ = path.rpartition("/")
-        yield path, share, AccountPath(parent) if parent else None
+def rows(budgets: Budgets, ledger: str = "") -> Iterator[tuple[AccountPath, int, AccountPath | None]]:
+    """(path in the ledger, share of the whole, parent) of every account and implicit child, parents first."""
+    for plain, budget, share in budgets.walk():
+        parent, _, _ = plain.rpartition("/")
+        path = ledger_path(ledger, plain)
+        yield path, share, ledger_path(ledger, parent) if parent else None
         if budget.children:
             yield AccountPath(f"{path}/{REST}"), share * left_by(budget.children) // WHOLE, path
 
@@ -235,17 +239,18 @@ def rest_of(account: Account) -> Account:
 
 
 def extra_shares(
-    shares: dict[AccountPath, int], exemptions: Iterable[Exemption], unassigned: int
+    shares: dict[AccountPath, int], exemptions: Iterable[Exemption], unassigned: int, ledger: str = ""
 ) -> dict[AccountPath, int]:
-    """What exceptions in force add to each account, and take from their donors or the unassigned rest."""
+    """What exceptions in force add to each account of a ledger, and take from their donors or the unassigned rest."""
     extra = dict.fromkeys(shares, 0)
     for exemption in exemptions:
         if exemption.kind == "extra-share":
-            available = shares[AccountPath(exemption.donor)] if exemption.donor else unassigned
-            given = min(exemption.share, available)
+            account = ledger_path(ledger, exemption.account)
+            donor = ledger_path(ledger, exemption.donor) if exemption.donor else AccountPath("")
+            given = min(exemption.share, shares[donor] if donor else unassigned)
             for path in extra:
-                extra[path] += _part_of(given, exemption.account, path, shares)
-                extra[path] -= _part_of(given, exemption.donor, path, shares)
+                extra[path] += _part_of(given, account, path, shares)
+                extra[path] -= _part_of(given, donor, path, shares)
     return extra
 
 

@@ -192,7 +192,7 @@ class Space:
             return [outside]
         inside = []
         for entry in kept:
-            if entry.account and (not info.charged or covers(entry.account, account.path)):
+            if entry.account and (not info.charged or covers(entry.account, account.home.path)):
                 mask = entry.mask & self.usable[number]
                 for other in kept:
                     if other is not entry and other.until < gone:

@@ -6,7 +6,7 @@ from math import inf
 
 from mirab.core.caps import is_full
 from mirab.core.queues import User
-from mirab.core.shares import Account, compared, parting
+from mirab.core.shares import Account, Window, compared, parting
 from mirab.core.space import Space
 from mirab.core.state import State
 from mirab.model.units import WHOLE, Charge, Instant
@@ -28,27 +28,28 @@ class Standings(Space):
         self._ratios: dict[Account, float] = {}
         self._uncharged_ratios: dict[Account, float] = {}
         self._user_usage: dict[User, Charge] = {}
-        self._all_used: Charge | None = None
-        self._first: Account | None = None
-        self._first_known = False
+        self._all_used: dict[Window, Charge] = {}
+        self._first: dict[Window, Account | None] = {}
 
     def weigh(self, account: Account) -> tuple[Charge, int]:
         """(U + K with what this decision has added, E in parts of `WHOLE`)."""
         weighed = self._weighed.get(account)
         if weighed is None:
             if self.policy.order == "fair-tree":
-                used, promised = account.used(self.now), account.share * max(1, self._total_used())
+                used, promised = account.used(self.now), account.share * max(1, self._total_used(account))
             else:
                 used, promised = account.weigh(self.now)
             weighed = used + self._given.get(account, 0), promised
             self._weighed[account] = weighed
         return weighed
 
-    def _total_used(self) -> Charge:
+    def _total_used(self, account: Account) -> Charge:
         """Decayed usage of all: Fair Tree compares shares of what was used with shares of what was promised."""
-        if self._all_used is None:
-            self._all_used = sum(account.used(self.now) for account in self.state.roots)
-        return self._all_used
+        total = self._all_used.get(account.window)
+        if total is None:
+            total = sum(root.used(self.now) for root in self.state.roots_beside(account))
+            self._all_used[account.window] = total
+        return total
 
     def ratio(self, account: Account) -> float:
         """(U + K) / E as this decision has made it."""
@@ -68,7 +69,7 @@ class Standings(Space):
 
         Theirs is not below its share, and where the paths part the ratios differ by more than the margin.
         """
-        if self.ratio(theirs) < 1.0 or self.weigh(mine)[1] <= 0:
+        if mine.window is not theirs.window or self.ratio(theirs) < 1.0 or self.weigh(mine)[1] <= 0:
             return False
         sides = self.state.partings.get((mine, theirs))
         ours, against = self.sides(mine, theirs) if sides is None else sides
@@ -82,19 +83,21 @@ class Standings(Space):
             sides = self.state.partings[mine, theirs] = parting(mine, theirs)
         return sides
 
-    def first_leaf(self) -> Account | None:
-        """The leaf with waiting charged work, not at its cap, that goes first as this decision began."""
-        if not self._first_known:
-            self._first_known = True
+    def first_leaf(self, ledger: Window) -> Account | None:
+        """The leaf with waiting charged work, not at its cap, that goes first in a ledger as this decision began."""
+        if ledger not in self._first:
+            first: Account | None = None
             for account in self.state.accounts.values():
                 if (
                     account.waiting
                     and account.leaf
+                    and account.window is ledger
                     and not (account.capped and is_full(account))
-                    and (self._first is None or self.standing(account) < self.standing(self._first))
+                    and (first is None or self.standing(account) < self.standing(first))
                 ):
-                    self._first = account
-        return self._first
+                    first = account
+            self._first[ledger] = first
+        return self._first[ledger]
 
     def standing(self, leaf: Account) -> tuple[bool, float]:
         ratio = self.ratio(leaf)

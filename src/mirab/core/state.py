@@ -88,6 +88,7 @@ class State(Bookkeeping):
             self.seen_at, self.seen_claims = plan.at, self.claims
         self.seen_version = self.version
         self.newly_exposed.clear()
+        self.given_back.clear()
         self.accepted.update(dict.fromkeys(self.reservations))
         if not self.policy.observing:
             self._intend(plan)

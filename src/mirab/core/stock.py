@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mypy_extensions import mypyc_attr
 
+from mirab.core.homes import promises
+from mirab.core.ledgers import Ledger
 from mirab.core.nodes import Bank, NodeState
 from mirab.core.queues import Pending, Queue, ShapeInfo, Size, User
 from mirab.core.runs import Run
 from mirab.core.shares import REST, Account, Window, covers
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, ledger_of, ledger_path, plain
 from mirab.model.plans import Hold
 from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Shape
@@ -29,8 +33,11 @@ class Stock:
         waiting_sizes: shapes that wait, charged ones (True) and uncharged ones apart, by what they need room for.
         short: gangs that lack so many nodes for a hold.
         awaiting: queues whose victims are about to checkpoint, and when they will have.
+        ledgers: by name, the main one ("") first; `window` is that one's; `by_pool`: names, by the number of the pool.
+        choices: which ledger work goes to that may go to several, by account and shape.
         minimum_caps: accounts whose budgets, or one above, cap the minimum: the shortest such cap.
         at_cap: queues whose head waits because an account is at its cap.
+        given_back: workloads that lost their hold since their ledger is another, until a plan has said so.
         unexplained: queues whose head has no reason yet.
         troubled: nodes that are not up.
         overdue: heap of (instant, run): starts and stops that should have happened by then; `late` = that did not.
@@ -53,7 +60,11 @@ class Stock:
             node: (number, index) for number, pool in enumerate(cluster.pools) for index, node in enumerate(pool.nodes)
         }
         self.troubled: dict[tuple[int, int], NodeState] = {}
-        self.window = Window(policy.window, now, cluster.charge_units)
+        self.ledgers: dict[str, Ledger] = {}
+        self.by_pool: list[str] = []
+        self.choices: dict[tuple[AccountPath, Shape], str] = {}
+        self.divide(budgets)
+        self.window = self.ledgers[""].window
         self.accounts: dict[AccountPath, Account] = {}
         self.open_accounts: dict[AccountPath, None] = {}
         self.heirs = budgets.heirs()
@@ -66,12 +77,13 @@ class Stock:
         self.pending: dict[WorkloadId, Pending] = {}
         self.held: dict[WorkloadId, tuple[Pending, str]] = {}
         self.rejected: dict[WorkloadId, Pending] = {}
-        self.shapes: dict[tuple[Shape, Duration], ShapeInfo] = {}
+        self.shapes: dict[tuple[Shape, Duration, str], ShapeInfo] = {}
         self.waiting_sizes: dict[bool, dict[Size, dict[ShapeInfo, None]]] = {True: {}, False: {}}
         self.short: dict[Queue, int] = {}
         self.awaiting: dict[Queue, Instant] = {}
         self.unexplained: dict[Queue, None] = {}
         self.holds: dict[WorkloadId, Hold] = {}
+        self.given_back: dict[WorkloadId, None] = {}
         self.victims: dict[WorkloadId, dict[RunId, None]] = {}
         self.reservations: dict[str, Reservation] = {}
         self.accepted: dict[str, None] = {}
@@ -89,10 +101,77 @@ class Stock:
         self.orphans: dict[RunId, Run] = {}
         self.unwanted: dict[RunId, Run] = {}
 
+    def roots_beside(self, account: Account) -> list[Account]:
+        """The accounts at the top of its ledger."""
+        window = account.window
+        return [root for root in self.accounts.values() if root.parent is None and root.window is window]
+
+    # --- ledgers
+    def divide(self, budgets: Budgets) -> bool:
+        """Bring the ledgers in line with the budgets; returns whether a pool belongs to another than before.
+
+        A new one begins as if its pool had been whole until now. One that has no pool any more is only history.
+        """
+        found = budgets.ledgers([pool.name for pool in self.cluster.pools])
+        before = self.by_pool
+        self.by_pool = [""] * len(self.cluster.pools)
+        named = {each.name: None for each in found}
+        for ledger in self.ledgers.values():
+            if ledger.name not in named:
+                ledger.pools = ()
+        for each in found:
+            known = self.ledgers.get(each.name)
+            if known is None or not known.in_force:
+                installed = sum(self.cluster.pools[number].charge_units for number in each.pools)
+                window = Window(self.policy.window, self.now, installed)
+                self.ledgers[each.name] = Ledger(each.name, each.pools, each.budgets, window)
+            else:
+                known.pools, known.budgets = each.pools, each.budgets
+            for number in each.pools:
+                self.by_pool[number] = each.name
+        return before != self.by_pool
+
     @property
-    def roots(self) -> list[Account]:
-        """The accounts at the top."""
-        return [account for account in self.accounts.values() if account.parent is None]
+    def divided(self) -> bool:
+        """Whether there is, or was, another ledger than the main one."""
+        return len(self.ledgers) > 1
+
+    def installed(self, account: Account) -> ChargeRate:
+        """Charge units of all that is installed in the account's ledger."""
+        if not self.divided:
+            return self.cluster.charge_units
+        return sum(self.cluster.pools[number].charge_units for number in self.pools_beside(account))
+
+    def pools_beside(self, account: Account) -> tuple[int, ...]:
+        """The pools of the account's ledger."""
+        return self.ledgers[ledger_of(account.path)].pools
+
+    def share_in(self, ledger: str, path: AccountPath) -> int:
+        """The share that work of an account has in a ledger."""
+        leaf = self.leaf_for(ledger_path(ledger, path))
+        return 0 if leaf is None else leaf.share
+
+    def promised(self, path: AccountPath, shape: Shape) -> list[tuple[str, int]]:
+        """What the ledgers that could hold the work of an account promise to it (see `promises`), best first."""
+        return promises(shape, self.cluster, self.by_pool, lambda name: self.share_in(name, path))
+
+    def ledger_for(self, path: AccountPath, shape: Shape) -> str:
+        """The name of the ledger that work of an account belongs to as long as budgets and cluster stay."""
+        if not self.divided:
+            return ""
+        name = self.choices.get((path, shape))
+        if name is None:
+            promised = self.promised(path, shape)
+            name = self.choices[path, shape] = promised[0][0] if promised else ""
+        return name
+
+    def account_for(self, path: AccountPath, shape: Shape) -> Account | None:
+        """The leaf that work of an account belongs to, in the ledger that it goes to."""
+        return self.leaf_for(ledger_path(self.ledger_for(path, shape), path))
+
+    def account_on(self, pool: int, path: AccountPath) -> Account | None:
+        """The leaf, in the ledger of a pool, for an account as it is written in any ledger."""
+        return self.leaf_for(ledger_path(self.by_pool[pool], plain(path)) if self.divided else path)
 
     def leaf_for(self, path: AccountPath) -> Account | None:
         """The account that work for `path` belongs to: itself, or the implicit child of an inner account."""
@@ -113,25 +192,26 @@ class Stock:
         if self.minimum_caps:
             cap = min(cap, self.minimum_caps.get(account, cap))
         for exemption in self.exemptions_in_force.values():
-            if exemption.kind == "longer-minimum" and covers(exemption.account, account):
+            if exemption.kind == "longer-minimum" and covers(exemption.account, plain(account)):
                 cap = max(cap, exemption.cap)
         return min(declared, cap)
 
     def guaranteed(self, account: AccountPath) -> bool:
         """Whether an exemption makes its runs nobody's victims."""
         return any(
-            exemption.kind == "guaranteed" and covers(exemption.account, account)
+            exemption.kind == "guaranteed" and covers(exemption.account, plain(account))
             for exemption in self.exemptions_in_force.values()
         )
 
-    def schedulable(self) -> ChargeRate:
-        """C: charge units of the usable nodes; draining ones count for what still runs on them."""
+    def schedulable(self, pools: Sequence[int]) -> ChargeRate:
+        """C: charge units of the usable nodes of some pools; draining ones count for what still runs on them."""
         total = 0
-        for number, bank in enumerate(self.banks):
+        for number in pools:
+            bank = self.banks[number]
             total += self.usable[number].bit_count() * bank.slots * bank.pool.weight
         emptying: dict[int, NodeMask] = {}
         for (number, node), state in self.troubled.items():
-            if state.counts_what_runs:
+            if state.counts_what_runs and number in pools:
                 emptying[number] = emptying.get(number, 0) | 1 << node
         for number, mask in emptying.items():
             total += self.banks[number].used_charge(mask)

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirab.core.queues import Pending, User
-from mirab.core.shares import Account, rows
-from mirab.model.accounts import Budgets
+from mirab.core.shares import Account, Window, rows
+from mirab.model.accounts import Budgets, ledger_path
 from mirab.model.policy import Exemption
 from mirab.model.units import AccountPath
 
@@ -23,18 +23,32 @@ if TYPE_CHECKING:
 
 
 def successions(state: State, budgets: Budgets) -> dict[Account, AccountPath]:
-    """The accounts that have an heir in a new tree, each with the path of the heir."""
+    """The accounts that have an heir in a new tree, in each ledger, each with the path of the heir."""
     heirs = budgets.heirs(state.heirs)
     state.heirs = heirs
-    return {state.accounts[old]: path for old, path in heirs.items() if old in state.accounts}
+    going: dict[Account, AccountPath] = {}
+    for name in _going_on(state, budgets):
+        for old, path in heirs.items():
+            account = state.accounts.get(ledger_path(name, old))
+            if account is not None:
+                going[account] = ledger_path(name, path)
+    return going
+
+
+def _going_on(state: State, budgets: Budgets) -> dict[str, Budgets]:
+    """The ledgers that there are and will be, with their new trees."""
+    present = {name: ledger for name, ledger in state.ledgers.items() if ledger.in_force}
+    found = budgets.ledgers([pool.name for pool in state.cluster.pools])
+    return {each.name: each.budgets for each in found if each.name in present}
 
 
 def succeed(state: State, budgets: Budgets, going: dict[Account, AccountPath], waiting: Iterable[Pending]) -> None:
     """Let the heirs go on for the accounts `going`. Nobody waits in a queue meanwhile: `waiting` are all who did."""
     succession = _Succession(state, going)
     succession.part()
-    for path, share, parent in rows(budgets):
-        succession.fill(path, share, state.accounts[parent] if parent else None)
+    for name, tree in _going_on(state, budgets).items():
+        for path, share, parent in rows(tree, name):
+            succession.fill(path, share, state.accounts[parent] if parent else None, state.ledgers[name].window)
     succession.finish(waiting)
 
 
@@ -56,7 +70,7 @@ class _Succession:
         for number, source in enumerate(self.going):
             self._name(source, AccountPath(f"/{number}"))
 
-    def fill(self, path: AccountPath, share: int, above: Account | None) -> None:
+    def fill(self, path: AccountPath, share: int, above: Account | None, window: Window) -> None:
         """Bring those that end at a path there; where nobody is then, an account is born."""
         state = self.state
         for source in [account for account, heir in self.going.items() if heir == path]:
@@ -67,7 +81,7 @@ class _Succession:
                 self._merge(source, target)
             del self.going[source]
         if path not in state.accounts:
-            state.accounts[path] = Account(path, above, share, state.window, state.now, state.policy.half_life)
+            state.accounts[path] = Account(path, above, share, window, state.now, state.policy.half_life)
 
     def _move(self, source: Account, above: Account | None, path: AccountPath) -> None:
         """The account, with all below it, stands at another path from now on."""

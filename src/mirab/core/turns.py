@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from mirab.core.ordering import Key, queue_key
 from mirab.core.queues import Queue, ShapeInfo
-from mirab.core.shares import Account
+from mirab.core.shares import Account, Window
 from mirab.core.trial import Trial
 
 Line: TypeAlias = list[tuple[Key, Queue]]
@@ -68,8 +68,9 @@ class Turns:
                 if queue not in at_cap:
                     self._queues.setdefault(queue.user.account, {}).setdefault(queue, False)
 
-    def take(self) -> Queue | None:
-        """Give everybody their turn. Under strict order, the queue that blocks all others, if one does."""
+    def take(self) -> list[Queue]:
+        """Give everybody their turn. Under strict order, the queues that block all others of their ledgers."""
+        blocked: dict[Window, Queue] = {}
         trial, order, strict = self._trial, self._order, self._rules.strict
         for leaf in self._queues:
             self._push(leaf, first=len(self._queues) == 1)
@@ -78,6 +79,8 @@ class Turns:
             key, path, leaf = heappop(order)
             if order and (current := self._key(leaf)) > key:
                 heappush(order, (current, path, leaf))
+                continue
+            if blocked and leaf.window in blocked:
                 continue
             line = self._line(leaf)
             queue = self._first(line)
@@ -91,14 +94,16 @@ class Turns:
                 if not strict:
                     self._drop()
             elif strict and queue not in trial.passed_over:
-                return queue
+                blocked[leaf.window] = queue
+                continue
             if line:
                 self._push(leaf, first=not order)
-        return None
+        return list(blocked.values())
 
-    def rest(self) -> list[Queue]:
-        """Those that have not had their turn."""
-        return [queue for line in self._lines.values() for _, queue in line]
+    def rest(self, blocked: Queue) -> list[Queue]:
+        """Those of its ledger that have not had their turn."""
+        window = blocked.user.account.window
+        return [queue for leaf, line in self._lines.items() if leaf.window is window for _, queue in line]
 
     def _push(self, leaf: Account, first: bool) -> None:
         if self._rules.leaf_key is None and not self._line(leaf):

@@ -6,6 +6,8 @@ A run may be stopped for a workload only if its minimum is over, and it is uncha
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from mirab.core.queues import Pending, Queue, ShapeInfo
 from mirab.core.reach import Reach, around, stoppable
 from mirab.core.runs import Run
@@ -79,7 +81,7 @@ def is_able(trial: Trial, queue: Queue) -> bool:
     those = givers(trial, leaf, stake) if trial.policy.preemption == "budget" else []
     if leaf not in those:
         return True
-    others = _reach(trial, tuple(other for other in those if other is not leaf))
+    others = _reach(trial, leaf, tuple(other for other in those if other is not leaf))
     if others is not None and others.suffices(trial, queue.info):
         return True
     return bool(_of_other_users(trial, queue, stake))
@@ -92,19 +94,43 @@ def reach_of(trial: Trial, leaf: Account, added: Charge) -> Reach | None:
     """
     if trial.policy.preemption == "none":
         return None
-    return _reach(trial, tuple(givers(trial, leaf, added)) if trial.policy.preemption == "budget" else ())
+    return _reach(trial, leaf, tuple(givers(trial, leaf, added)) if trial.policy.preemption == "budget" else ())
 
 
-def _reach(trial: Trial, those: tuple[Account, ...]) -> Reach | None:
-    if those not in trial.reaches:
-        state, reach = trial.state, None
-        if trial.policy.preemption == "budget":
+def _reach(trial: Trial, leaf: Account, those: tuple[Account, ...]) -> Reach | None:
+    state = trial.state
+    key = (leaf.window if state.divided else None, those)
+    if key not in trial.reaches:
+        reach = None
+        if state.divided:
+            reach = _reach_beside(trial, leaf, those)
+        elif trial.policy.preemption == "budget":
             if those or state.uncharged_runs or state.orphans:
                 reach = Reach(trial, those)
         elif state.exposed_leaves or state.uncharged_runs:
             reach = Reach(trial, state.exposed_leaves, orphans=False)
-        trial.reaches[those] = reach
-    return trial.reaches[those]
+        trial.reaches[key] = reach
+    return trial.reaches[key]
+
+
+def _reach_beside(trial: Trial, leaf: Account, those: tuple[Account, ...]) -> Reach | None:
+    """The same within the leaf's ledger."""
+    by_budget, pools = trial.policy.preemption == "budget", trial.state.pools_beside(leaf)
+    leaves: Collection[Account] = those if by_budget else trial.state.exposed_leaves
+    runs = len(_beside(trial, leaf, stoppable(trial.state, leaves, orphans=by_budget)))
+    if not runs:
+        return None
+    reach = Reach(trial, leaves, by_budget, among={number: trial.usable[number] for number in pools})
+    reach.runs = runs
+    return reach
+
+
+def _beside(trial: Trial, leaf: Account, runs: list[Run]) -> list[Run]:
+    """Those of the runs that are in the leaf's ledger."""
+    if not trial.state.divided:
+        return runs
+    pools = trial.state.pools_beside(leaf)
+    return [run for run in runs if run.pool in pools]
 
 
 def _newly_wanted(trial: Trial) -> list[Run]:
@@ -119,7 +145,7 @@ def _newly_wanted(trial: Trial) -> list[Run]:
 def _wanted(trial: Trial, leaf: Account) -> bool:
     """Whether an account with waiting work stands so far below that it may take runs of the leaf."""
     for account in leaf.lineage:
-        siblings = account.parent.children if account.parent else trial.state.roots
+        siblings = account.parent.children if account.parent else trial.state.roots_beside(account)
         bound = trial.ratio(account) * 1000
         for other in siblings:
             if other is not account and other.waiting and trial.ratio(other) * (1000 + trial.policy.margin) <= bound:
@@ -130,7 +156,7 @@ def _wanted(trial: Trial, leaf: Account) -> bool:
 def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
     """Runs past their minimum that may be stopped for the workload, in a stable order."""
     if trial.policy.preemption == "priority":
-        return _of_lower_priority(trial, pending)
+        return _beside(trial, queue.user.account, _of_lower_priority(trial, pending))
     if not queue.info.charged:
         return []
     state, leaf, stopped = trial.state, queue.user.account, trial.stopped
@@ -140,7 +166,7 @@ def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
     for giver in givers(trial, leaf, added):
         candidates = _of_other_users(trial, queue, added) if giver is leaf else giver.exposed.values()
         found += [run for run in candidates if run.id not in stopped and run.reservation is None]
-    return found
+    return _beside(trial, leaf, found)
 
 
 def givers(trial: Trial, leaf: Account, added: Charge) -> list[Account]:
@@ -166,6 +192,8 @@ def _rivals(trial: Trial, leaf: Account) -> list[tuple[Account, Account, float]]
     if known is None:
         known = trial.rivals[leaf] = []
         for other in above_share(trial) if trial.weigh(leaf)[1] > 0 else ():
+            if other.window is not leaf.window:
+                continue
             ours, against = (leaf, leaf) if other is leaf else trial.sides(leaf, other)
             known.append((other, ours, trial.ratio(against) * 1000))
     return known

@@ -6,10 +6,11 @@ from mypy_extensions import mypyc_attr
 
 from mirab.core.caps import install_caps
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
+from mirab.core.ledgers import Ledger
 from mirab.core.queues import Pending, Queue, ShapeInfo, User
 from mirab.core.shares import REST, Account, extra_shares, rows
 from mirab.core.stock import Stock
-from mirab.model.accounts import Budgets, left_by
+from mirab.model.accounts import Budgets, ledger_of, ledger_path, left_by, plain
 from mirab.model.resources import Shape
 from mirab.model.units import FOREVER, AccountPath, Duration, UserName
 
@@ -23,21 +24,63 @@ class Waitlist(Stock):
         self.budgets = budgets
         self.open_accounts = dict.fromkeys(budgets.open_paths())
         self.partings.clear()
+        self.choices.clear()
+        if self.divide(budgets):
+            self._pools_changed()
         wanted = dict.fromkeys(self.accounts, 0)
-        for path, share, parent in rows(budgets):
+        for ledger in self.ledgers.values():
+            if ledger.in_force:
+                self._install_in(ledger, wanted)
+        if self.divided:
+            for account in self.accounts.values():
+                account.home = self.accounts.get(plain(account.path), account)
+        self.minimum_caps = install_caps(self.accounts.values(), budgets)
+        for ledger in self.ledgers.values():
+            shares = wanted
+            if self.divided:
+                shares = {path: share for path, share in wanted.items() if ledger_of(path) == ledger.name}
+            self._promise(ledger, shares)
+
+    def _promise(self, ledger: Ledger, shares: dict[AccountPath, int]) -> None:
+        """Let the accounts of a ledger have their shares, with what exceptions add and take."""
+        exemptions = self.exemptions_in_force.values() if ledger.in_force else ()
+        extra = extra_shares(shares, exemptions, left_by(ledger.budgets.roots), ledger.name)
+        for path, share in shares.items():
+            self.accounts[path].set_share(self.now, max(0, share + extra[path]))
+
+    def _pools_changed(self) -> None:
+        """Pools belong to other ledgers than before: what has come back is new, and capacities are others from now."""
+        self.shapes.clear()
+        for path, account in list(self.accounts.items()):
+            if account.window is not self.ledgers[ledger_of(path)].window:
+                del self.accounts[path]
+        for ledger in self.ledgers.values():
+            ledger.window.set_capacity(self.now, self.schedulable(ledger.pools))
+
+    def _install_in(self, ledger: Ledger, wanted: dict[AccountPath, int]) -> None:
+        """The accounts of one ledger; `wanted` gets their shares of it."""
+        for path, share, parent in rows(ledger.budgets, ledger.name):
             wanted[path] = share
             if path not in self.accounts:
                 above = self.accounts[parent] if parent else None
-                self.accounts[path] = Account(path, above, share, self.window, self.now, self.policy.half_life)
-        for path, budget, share in budgets.walk():
-            if not budget.children and not self.accounts[path].leaf:
-                wanted[AccountPath(f"{path}/{REST}")] = share
-            self.accounts[path].save_for_gangs = budget.save_for_gangs
-            self.accounts[path].equal_users = budget.equal_users
-        self.minimum_caps = install_caps(self.accounts.values(), budgets)
-        extra = extra_shares(wanted, self.exemptions_in_force.values(), left_by(budgets.roots))
-        for path, share in wanted.items():
-            self.accounts[path].set_share(self.now, max(0, share + extra[path]))
+                self.accounts[path] = Account(path, above, share, ledger.window, self.now, self.policy.half_life)
+        if ledger.name:
+            for account in [each for path, each in self.accounts.items() if not ledger_of(path)]:
+                wanted.setdefault(self._mirrored(ledger, account).path, 0)
+        for plain_path, budget, share in ledger.budgets.walk():
+            account = self.accounts[ledger_path(ledger.name, plain_path)]
+            if not budget.children and not account.leaf:
+                wanted[AccountPath(f"{account.path}/{REST}")] = share
+            account.save_for_gangs = budget.save_for_gangs
+            account.equal_users = budget.equal_users
+
+    def _mirrored(self, ledger: Ledger, account: Account) -> Account:
+        """The account of a ledger for one of the main ledger; those that no budget names any more have no share."""
+        path = ledger_path(ledger.name, account.path)
+        if path not in self.accounts:
+            above = None if account.parent is None else self._mirrored(ledger, account.parent)
+            self.accounts[path] = Account(path, above, 0, ledger.window, self.now, self.policy.half_life)
+        return self.accounts[path]
 
     def user_of(self, account: Account, name: UserName) -> User:
         """The user inside a leaf; where the team shares first come, first served, all are one."""
@@ -49,11 +92,14 @@ class Waitlist(Stock):
         return user
 
     def info_for(self, shape: Shape, account: AccountPath) -> ShapeInfo:
-        """What is known of a shape under the contract that the account has now."""
+        """What is known of a shape in the account's ledger, under the contract that it has now."""
         minimum = self.minimum_in_force(account, shape.min_runtime)
-        key = (shape, minimum)
+        ledger = ledger_of(account) if self.divided else ""
+        key = (shape, minimum, ledger)
         if key not in self.shapes:
             pools = pools_for(shape, self.cluster)
+            if self.divided:
+                pools = tuple(number for number in pools if self.by_pool[number] == ledger)
             self.shapes[key] = ShapeInfo(
                 shape,
                 pools,

@@ -62,6 +62,8 @@ def assemble(intake: Intake, options: LoadOptions, given: ClusterFile | None, ca
     cluster = _choose_cluster(intake, given, unit)
     _keep_with_slots(intake, unit, cluster)
     budgets = _choose_budgets(intake, given, unit)
+    if given is not None:
+        given.check_pools(cluster)
     whole = period_of(intake.jobs)
     zero = _instant_zero(intake, whole, calendar)
     period = window(intake, options, whole, zero, calendar)

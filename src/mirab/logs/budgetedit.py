@@ -147,6 +147,7 @@ def _new_entry(budget: Budget) -> Any:
 def _sync_terms(entry: Any, budget: Budget) -> None:
     if _share(entry) != budget.share:
         entry["share"] = exact_share(budget.share)
+    _sync_pools(entry, budget)
     for name in ("owner", "review", "hypothesis", "outcome", "closed"):
         _set(entry, name, getattr(budget, name), str(entry.get(name, "")))
     for name, usual in (("save_for_gangs", False), ("equal_users", True)):
@@ -166,6 +167,23 @@ def _sync_terms(entry: Any, budget: Budget) -> None:
         entry["formerly"] = _paths(budget.formerly)
 
 
+def _sync_pools(entry: Any, budget: Budget) -> None:
+    """Make the shares of single pools what they are; those that stay the same are left as they are written."""
+    if not budget.pool_shares:
+        entry.pop("pool_shares", None)
+        return
+    if "pool_shares" not in entry:
+        made = _new_map()
+        made.fa.set_flow_style()
+        entry.insert(list(entry).index("share") + 1, "pool_shares", made)
+    pools, wanted = entry["pool_shares"], dict(budget.pool_shares)
+    for pool in [pool for pool in pools if pool not in wanted]:
+        del pools[pool]
+    for pool, share in wanted.items():
+        if pool not in pools or _parsed(pools[pool]) != share:
+            pools[pool] = exact_share(share)
+
+
 def _cap(name: str, written: str) -> str:
     """A cap as it stands in the file, in the words of `Budget.caps`; other words for the same are left as they are."""
     try:
@@ -175,8 +193,12 @@ def _cap(name: str, written: str) -> str:
 
 
 def _share(entry: Any) -> int | None:
+    return _parsed(entry.get("share", ""))
+
+
+def _parsed(share: Any) -> int | None:
     try:
-        return parse_share(str(entry.get("share", "")))
+        return parse_share(str(share))
     except ValueError:
         return None
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from mirab.logs.contracts import parse_flag
+from mirab.logs.errors import LogError
 from mirab.logs.fields import count, span
 from mirab.logs.moments import Calendar, Moment, parse_moment
 from mirab.logs.yamltree import Entry, nearest
-from mirab.model.accounts import Budget, Budgets
+from mirab.model.accounts import LEDGER_MARK, Budget, Budgets, share_of_pool, sorted_shares
 from mirab.model.events import BudgetsChanged
 from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, Exemption, Reservation
 from mirab.model.resources import Cluster
@@ -19,8 +21,8 @@ from mirab.model.units import WHOLE, format_share, parse_share
 T = TypeVar("T")
 
 BUDGET_KEYS = (
-    "share", "children", "owner", "review", "hypothesis", "outcome", "save_for_gangs", "equal_users", "formerly",
-    "closed", "gpus_max", "min_runtime_cap", "gang_gpus_max",
+    "share", "pool_shares", "children", "owner", "review", "hypothesis", "outcome", "save_for_gangs", "equal_users",
+    "formerly", "closed", "gpus_max", "min_runtime_cap", "gang_gpus_max",
 )  # fmt: skip
 RESERVATION_KEYS = (
     "id", "account", "nodes", "gpus_per_node", "from", "until", "owner", "approver", "reason", "pool",
@@ -58,16 +60,34 @@ def _siblings(entry: Entry, parent: str, depth: int) -> tuple[Budget, ...]:
         raise entry.error(
             f"the shares under {where} sum to {format_share(total)}, more than 100%: {names}", "lower some"
         )
+    for pool in dict.fromkeys(pool for budget in budgets for pool, _ in budget.pool_shares):
+        _check_pool(entry, where, pool, budgets)
     return budgets
+
+
+def _check_pool(entry: Entry, where: str, pool: str, budgets: Sequence[Budget]) -> None:
+    """What siblings have of one pool is no more than all of it."""
+    have = [(budget.name, share_of_pool(budget, budgets, pool)) for budget in budgets]
+    total = sum(share for _, share in have)
+    if total > WHOLE:
+        names = ", ".join(f"{name} {format_share(share)}" for name, share in have if share)
+        raise entry.error(
+            f"the shares of the pool {pool} under {where} sum to {format_share(total)}, more than 100%: {names}",
+            "lower some",
+        )
 
 
 def _budget(name: str, entry: Entry, path: str, depth: int) -> Budget:
     if "/" in name:
         raise entry.error(f"the account name {name!r} holds a '/'", "nest it under children: instead")
+    if LEDGER_MARK in name:
+        raise entry.error(f"the account name {name!r} holds a ':'", "that parts a pool from an account (h100:vision): "
+                          "choose another name")  # fmt: skip
     found = entry.fields(f"account {path}", BUDGET_KEYS, ("share",))
     return Budget(
         name=name,
         share=found["share"].parsed(f"share of {path}", parse_share),
+        pool_shares=_pool_shares(found["pool_shares"], path) if "pool_shares" in found else (),
         children=_siblings(found["children"], path, depth + 1) if "children" in found else (),
         owner=_optional(found, "owner", str, ""),
         review=_optional(found, "review", str, ""),
@@ -81,6 +101,23 @@ def _budget(name: str, entry: Entry, path: str, depth: int) -> Budget:
         min_runtime_cap=_optional(found, "min_runtime_cap", span, None),
         gang_gpus_max=_optional(found, "gang_gpus_max", count, None),
     )
+
+
+def _pool_shares(entry: Entry, path: str) -> tuple[tuple[str, int], ...]:
+    """Pool -> share of what the parent has of that pool alone."""
+    found = {}
+    for pool, item in entry.table(f"pool_shares of {path}").items():
+        if not pool or "/" in pool or LEDGER_MARK in pool:
+            raise entry.error(f"the pool {pool!r} of {path} cannot have shares of its own", "rename the pool")
+        found[pool] = item.parsed(f"share of the pool {pool} of {path}", parse_share)
+    return sorted_shares(found)
+
+
+def check_pools(entry: Entry | None, budgets: Budgets, pools: Sequence[str], path: Path) -> None:
+    """Raises LogError for the first share of a pool that there is not; `entry`: where the budgets stand."""
+    unknown = budgets.pools_unknown(pools)
+    if unknown:
+        raise LogError(unknown, path, None if entry is None else entry.line)
 
 
 def _paths(entry: Entry) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from mirab.logs.budgetfile import (
     budgets_from,
     check_accounts,
     check_nodes,
+    check_pools,
     exemptions_from,
     reservations_from,
 )
@@ -65,6 +66,14 @@ class ClusterFile:
         """Raises LogError where a reservation or exception names an account that is not in the budgets."""
         check_accounts((*self.draft_reservations, *self.draft_exemptions), budgets)
 
+    def check_pools(self, cluster: Cluster) -> None:
+        """Raises LogError where the budgets, or those to come, name a pool that the cluster has not."""
+        pools = [pool.name for pool in cluster.pools]
+        if self.budgets is not None:
+            check_pools(None, self.budgets, pools, self.path)
+        for change in self.draft_changes:
+            check_pools(change.entry, change.budgets, pools, self.path)
+
     def check_nodes(self, cluster: Cluster) -> None:
         """Raises LogError where an exception names a node that the cluster has not."""
         check_nodes(self.draft_exemptions, cluster)
@@ -110,6 +119,7 @@ def read_cluster_file(path: Path, calendar: Calendar | None = None) -> ClusterFi
     )
     if cluster is not None:
         file.check_nodes(cluster)
+        file.check_pools(cluster)
     return file
 
 

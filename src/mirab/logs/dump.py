@@ -149,6 +149,8 @@ def _rack(pool: Pool) -> str:
 def _budget_lines(budgets: tuple[Budget, ...], indent: str) -> Iterator[str]:
     for budget in budgets:
         fields = [f"share: {exact_share(budget.share)}"]
+        pools = ", ".join(f"{_quoted(pool)}: {exact_share(share)}" for pool, share in budget.pool_shares)
+        fields += [f"pool_shares: {{{pools}}}"] if pools else []
         fields += [f"{name}: {_quoted(value)}" for name, value in _words_of(budget) if value]
         fields += [f"formerly: [{', '.join(map(_quoted, budget.formerly))}]"] if budget.formerly else []
         fields += ["save_for_gangs: yes"] if budget.save_for_gangs else []

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mirab.logs.contracts import UNSTATED, Terms
+from mirab.model.accounts import LEDGER_MARK
 from mirab.model.units import Duration, plural
 
 LINES_SHOWN = 5
@@ -109,7 +110,11 @@ class Remarks:
 
 
 def account_path(text: str) -> str:
-    """An account's name as a path without empty parts, at most `DEEPEST` of them; empty = ``unknown``."""
+    """An account's name as a path without empty parts, at most `DEEPEST` of them; empty = ``unknown``.
+
+    A colon, which parts a ledger from an account, becomes a dot.
+    """
+    text = text.replace(LEDGER_MARK, ".")
     if "/" in text:
         parts = [part for part in (part.strip() for part in text.split("/")) if part]
         text = "/".join([*parts[: DEEPEST - 1], ".".join(parts[DEEPEST - 1 :])]).strip("/")

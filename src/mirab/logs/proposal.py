@@ -38,6 +38,7 @@ def proposed(trace: Trace, file: ClusterFile, *, unknown_accounts: str = "refuse
             "describes other nodes than the present cluster file", file.path,
             remedy="a what-if compares budgets on the same nodes: leave out its cluster: section",
         )  # fmt: skip
+    file.check_pools(trace.cluster)
     origin = _origin(trace)
     budgets = file.budgets or trace.budgets
     changes = file.budget_changes(origin, trace.shift) if file.draft_changes else tuple(trace.budget_changes)

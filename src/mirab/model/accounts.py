@@ -1,13 +1,21 @@
-"""Budgets: a tree of shares, each with an owner, a review date and a hypothesis."""
+"""Budgets: a tree of shares, each with an owner, a review date and a hypothesis.
+
+A pool that any budget names under `pool_shares` has a *ledger* of its own: a tree of shares of that pool alone. All
+pools that nobody names are the main ledger, whose shares are the ordinary ones. Accounts of a pool's ledger are
+written ``POOL:ACCOUNT`` (``h100:vision/anna``), those of the main ledger as ever.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mirab.model.units import WHOLE, AccountPath, Duration, exact_duration, format_share
 
 CAPS = ("gpus_max", "min_runtime_cap", "gang_gpus_max")
+LEDGER_MARK = ":"
+"""Stands between the name of a ledger and the account, so in no account's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,8 @@ class Budget:
         gpus_max: the most GPUs that it and what lies below it may use at once; None = no cap.
         min_runtime_cap: the longest minimum that its work may have; a longer one is cut to it, as to the policy's.
         gang_gpus_max: the most GPUs that one piece of its work may ask for.
+        pool_shares: (pool, share of what its parent has of that pool), sorted by pool (`sorted_shares`). Where any
+            sibling names a pool, those that do not name it have none of it; where none does, `share` holds there too.
     """
 
     name: str
@@ -42,6 +52,7 @@ class Budget:
     gpus_max: int | None = None
     min_runtime_cap: Duration | None = None
     gang_gpus_max: int | None = None
+    pool_shares: tuple[tuple[str, int], ...] = ()
 
     def caps(self) -> dict[str, int | str]:
         """The caps that it has, as they are written: ``{"gpus_max": 16, "min_runtime_cap": "4h"}``."""
@@ -54,6 +65,35 @@ class Budget:
     def share_in_force(self) -> int:
         """What counts of its share: nothing once it is closed."""
         return 0 if self.closed else self.share
+
+
+def sorted_shares(shares: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Pool -> share, as `Budget.pool_shares` holds it."""
+    return tuple(sorted(shares.items()))
+
+
+def share_of_pool(budget: Budget, siblings: Iterable[Budget], pool: str) -> int:
+    """What counts of a budget's share in one pool, in parts of what its parent has there; 0 once it is closed."""
+    if budget.closed:
+        return 0
+    if any(pool == name for sibling in siblings for name, _ in sibling.pool_shares):
+        return dict(budget.pool_shares).get(pool, 0)
+    return budget.share
+
+
+def ledger_path(name: str, path: str) -> AccountPath:
+    """The account of a ledger: ``h100:vision/anna``; that of the main ledger, whose name is "", as it is."""
+    return AccountPath(f"{name}{LEDGER_MARK}{path}" if name else path)
+
+
+def plain(path: str) -> AccountPath:
+    """The account's path in the budgets, whatever its ledger."""
+    return AccountPath(path.rpartition(LEDGER_MARK)[2])
+
+
+def ledger_of(path: str) -> str:
+    """The name of the ledger that an account belongs to; "" = the main one."""
+    return path.rpartition(LEDGER_MARK)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +170,53 @@ class Budgets:
         """The same tree with one more account of share 0 (a policy may admit unknown accounts so)."""
         return Budgets(_insert(self.roots, path.split("/")))
 
+    def pools_named(self) -> tuple[str, ...]:
+        """The pools that any budget names, sorted."""
+        return tuple(sorted({name for _, budget, _ in self.walk() for name, _ in budget.pool_shares}))
+
+    def pools_unknown(self, pools: Sequence[str], besides: Sequence[str] = ()) -> str:
+        """The sentence about the first pool that somebody names and that is none; "" = there is no such.
+
+        Args:
+            pools: names of the cluster's pools.
+            besides: names that are passed over, since they stood in the budgets before the cluster lost the pool.
+        """
+        for path, budget, _ in self.walk():
+            for name, _ in budget.pool_shares:
+                if name not in pools and name not in besides:
+                    return f"account {path} has a share of the pool {name}, and the pools are {', '.join(pools)}"
+        return ""
+
+    def ledgers(self, pools: Sequence[str]) -> tuple[Ledger, ...]:
+        """The main ledger, even if no pool is left to it, then those of the named pools in the cluster's order.
+
+        Args:
+            pools: names of the cluster's pools. Where a budget names another, nothing comes of it.
+        """
+        named = self.pools_named()
+        if not named:
+            return (Ledger("", tuple(range(len(pools))), self),)
+        shared = tuple(number for number, pool in enumerate(pools) if pool not in named)
+        found = [Ledger("", shared, Budgets(_in_pool(self.roots, "")))]
+        for number, pool in enumerate(pools):
+            if pool in named:
+                found.append(Ledger(pool, (number,), Budgets(_in_pool(self.roots, pool))))
+        return tuple(found)
+
+
+class Ledger(NamedTuple):
+    """Pools that are accounted for together, with the tree of shares that holds there.
+
+    Attributes:
+        name: of the one pool that somebody names under `pool_shares`; "" = the main ledger.
+        pools: their numbers in the cluster.
+        budgets: the shares there as ordinary shares: nobody names a pool in it.
+    """
+
+    name: str
+    pools: tuple[int, ...]
+    budgets: Budgets
+
 
 def left_by(children: tuple[Budget, ...]) -> int:
     """What children leave of what their parent has, in parts of `WHOLE`."""
@@ -139,8 +226,10 @@ def left_by(children: tuple[Budget, ...]) -> int:
 def _check_siblings(parent: str, siblings: tuple[Budget, ...]) -> None:
     seen: set[str] = set()
     for budget in siblings:
-        if not budget.name or "/" in budget.name:
-            raise ValueError(f"account name {budget.name!r} under {parent or 'the root'} is empty or holds a '/'")
+        if not budget.name or "/" in budget.name or LEDGER_MARK in budget.name:
+            raise ValueError(
+                f"account name {budget.name!r} under {parent or 'the root'} is empty or holds a '/' or ':'"
+            )
         if budget.name in seen:
             raise ValueError(f"account {budget.name} stands twice under {parent or 'the root'}: keep one")
         seen.add(budget.name)
@@ -154,6 +243,41 @@ def _check_siblings(parent: str, siblings: tuple[Budget, ...]) -> None:
     if total > WHOLE:
         names = ", ".join(f"{budget.name} {format_share(budget.share)}" for budget in siblings)
         raise ValueError(f"shares under {parent or 'the root'} sum to {format_share(total)}, more than 100%: {names}")
+    _check_pool_shares(parent, siblings)
+
+
+def _check_pool_shares(parent: str, siblings: tuple[Budget, ...]) -> None:
+    for budget in siblings:
+        named = [name for name, _ in budget.pool_shares]
+        if named != sorted(set(named)):
+            raise ValueError(f"account {budget.name} names a pool twice, or not in their order: {', '.join(named)}")
+        for name, share in budget.pool_shares:
+            if not name or "/" in name or LEDGER_MARK in name:
+                raise ValueError(f"account {budget.name}: the pool {name!r} cannot have shares of its own: rename it")
+            if not 0 <= share <= WHOLE:
+                raise ValueError(f"account {budget.name} has {format_share(share)} of the pool {name}: 0% to 100%")
+    for pool in dict.fromkeys(name for budget in siblings for name, _ in budget.pool_shares):
+        have = [(budget.name, share_of_pool(budget, siblings, pool)) for budget in siblings]
+        total = sum(share for _, share in have)
+        if total > WHOLE:
+            names = ", ".join(f"{name} {format_share(share)}" for name, share in have if share)
+            where = parent or "the root"
+            raise ValueError(
+                f"shares of the pool {pool} under {where} sum to {format_share(total)}, more than 100%: {names}"
+            )
+
+
+def _in_pool(siblings: tuple[Budget, ...], pool: str) -> tuple[Budget, ...]:
+    """The siblings, and all below, with their shares of a pool as ordinary ones; for ``""`` as they are."""
+    return tuple(
+        replace(
+            budget,
+            share=share_of_pool(budget, siblings, pool) if pool else budget.share,
+            children=_in_pool(budget.children, pool),
+            pool_shares=(),
+        )
+        for budget in siblings
+    )
 
 
 def _walk(parent: str, budgets: tuple[Budget, ...], whole: int) -> Iterator[tuple[AccountPath, Budget, int]]:

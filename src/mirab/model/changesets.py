@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from mirab.model.accounts import Budget, Budgets
+from mirab.model.accounts import Budget, Budgets, share_of_pool, sorted_shares
 from mirab.model.units import AccountPath
 
 UnixMs: TypeAlias = int
@@ -103,18 +103,33 @@ def _grown(child: Budget, parent: str, present: Sequence[Budget], leaving: Seque
     before += [other for other in leaving if below(parent, other.name) in child.formerly]
     if not before:
         return child
-    kept = tuple(grandchild for other in before for grandchild in _scaled(other, before))
+    kept = tuple(grandchild for other in before for grandchild in _scaled(other, before, present))
     if child.children and child.children != kept:
         raise ValueError(f"the children of {below(parent, child.name)} change in an edit of their own")
     return replace(child, children=kept)
 
 
-def _scaled(child: Budget, merged: Sequence[Budget]) -> tuple[Budget, ...]:
-    """What lies below one of several accounts that become one: each keeps what it has of the whole cluster."""
-    whole = sum(other.share for other in merged)
+def _scaled(child: Budget, merged: Sequence[Budget], present: Sequence[Budget]) -> tuple[Budget, ...]:
+    """What lies below one of several accounts that become one: each keeps what it has of the whole cluster, and of
+    each pool that any of them, or of theirs, names."""
     if len(merged) == 1:
         return child.children
-    return tuple(replace(each, share=each.share * child.share // whole if whole else 0) for each in child.children)
+    named = [*present, *(below for other in merged for below in other.children)]
+    pools = sorted({pool for budget in named for pool, _ in budget.pool_shares})
+    whole = sum(other.share for other in merged)
+    wholes = {pool: sum(share_of_pool(other, present, pool) for other in merged) for pool in pools}
+    parts = {pool: share_of_pool(child, present, pool) for pool in pools}
+    return tuple(
+        replace(
+            each,
+            share=each.share * child.share // whole if whole else 0,
+            pool_shares=sorted_shares({
+                pool: share_of_pool(each, child.children, pool) * parts[pool] // wholes[pool] if wholes[pool] else 0
+                for pool in pools
+            }),
+        )
+        for each in child.children
+    )  # fmt: skip
 
 
 def _replaced(siblings: tuple[Budget, ...], names: list[str], children: tuple[Budget, ...]) -> tuple[Budget, ...]:

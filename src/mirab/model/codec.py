@@ -121,13 +121,21 @@ def _reader(hint: Any) -> Callable[[Json], Any]:
     hint = getattr(hint, "__supertype__", hint)
     origin = get_origin(hint)
     if origin is tuple:
-        item = _reader(get_args(hint)[0])
-        return lambda data: tuple([item(held) for held in data])
+        return _tuple_reader(get_args(hint))
     if origin in (Union, types.UnionType):
         return _union_reader([part for part in get_args(hint) if part is not type(None)])
     if is_dataclass(hint):
         return _decode_tagged
     return _plain_reader(hint)
+
+
+def _tuple_reader(parts: tuple[Any, ...]) -> Callable[[Json], Any]:
+    """Any number of one type, or one of each."""
+    if parts[-1] is not Ellipsis:
+        items = [_reader(part) for part in parts]
+        return lambda data: tuple([read(held) for read, held in zip(items, data, strict=True)])
+    item = _reader(parts[0])
+    return lambda data: tuple([item(held) for held in data])
 
 
 def _union_reader(parts: list[Any]) -> Callable[[Json], Any]:

@@ -34,8 +34,10 @@ class Policy:
         headroom: part of a pool's GPUs that uncharged work leaves free.
         commitment_floor: every charged run counts as committed for at least so long.
         urgent_minimum: a beneficiary with at most this minimum does not wait for a checkpoint.
-        checkpoint_grace: how long after a checkpoint a victim counts as just checkpointed.
+        checkpoint_grace: how long after a checkpoint a victim counts as just checkpointed; in sum over all victims so
+            much work since their checkpoints may be thrown away for each GPU that is taken over.
         surplus_checkpoint_grace: the same for a beneficiary whose account is at or above its share.
+        idle_grace: the same for each GPU that idles until the beneficiary starts.
         claimed_loss_cap: the most lost work a run can claim for itself when victims are chosen.
         holds_max: holds at a time in all.
         guest_minimum: what starts on held nodes must have at least so long until they are due, else it is not worth it.
@@ -69,8 +71,9 @@ class Policy:
     headroom: int = 7
     commitment_floor: Duration = 15 * MINUTE
     urgent_minimum: Duration = 15 * MINUTE
-    checkpoint_grace: Duration = 15 * MINUTE
-    surplus_checkpoint_grace: Duration = 6 * MINUTE
+    checkpoint_grace: Duration = 12 * MINUTE
+    surplus_checkpoint_grace: Duration = 4 * MINUTE
+    idle_grace: Duration = 15 * MINUTE
     claimed_loss_cap: Duration = 2 * HOUR
     holds_max: int = 8
     hold_smallest_nodes: int = 2

@@ -113,10 +113,14 @@ class ShareSpent:
 
 @dataclass(frozen=True, slots=True)
 class AwaitingCheckpoint:
-    """Victims exist, and are about to checkpoint: waiting costs less than stopping them now."""
+    """Victims exist, and are about to checkpoint: waiting costs less than stopping them now.
+
+    It is looked at again `until` then; it has waited for checkpoints since `since`.
+    """
 
     until: Instant
     victims: int
+    since: Instant = 0
 
 
 @dataclass(frozen=True, slots=True)

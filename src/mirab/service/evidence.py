@@ -68,6 +68,9 @@ class WhyAnswer(Reply):
     at: Moment
     headline: str
     blockers: list[Blocker] = []
+    charged_to: Annotated[
+        str, Field(description="Whose share pays for it, where pools have shares of their own, as a sentence.")
+    ] = ""
     ahead: Annotated[list[Contender], Field(description="Accounts that go before its own, and its own last.")] = []
     level_at: Annotated[
         Moment | None, Field(description="When its account stands as low as the first, at the present mix.")

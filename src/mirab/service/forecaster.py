@@ -7,7 +7,7 @@ several times what it took follows: deciding waits for nothing but the copy of t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event as Flag
 from threading import Lock, Thread
@@ -141,10 +141,15 @@ class Forecaster:
         self._entries.append(facts, plan)
         self._seq = seq
 
-    def entries(self, account: AccountPath, now: Instant, most: int) -> tuple[int, list[tuple[Entry, float]]]:
-        """How many runs an account was charged for in the window, and the largest with their GPU-hours."""
+    def entries(
+        self, account: AccountPath, now: Instant, most: int, pools: Collection[int] | None = None
+    ) -> tuple[int, list[tuple[Entry, float]]]:
+        """How many runs an account was charged for in the window, and the largest with their GPU-hours.
+
+        `pools`: only those in these; None = in all.
+        """
         with self._lock:
-            return self._entries.of(account, now, most)
+            return self._entries.of(account, now, most, pools)
 
     def learn(self) -> None:
         """Catch up with the journal."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from mirab.model.accounts import ledger_path, plain
 from mirab.model.events import Event
 from mirab.model.plans import CallHuman, Plan, Preempt, Start
 from mirab.model.units import DAY, SECOND, Instant, WorkloadId
@@ -157,7 +158,12 @@ class Notices:
     def _shortfalls(self, now: Instant) -> Iterator[tuple[str, Notice]]:
         """Of each leaf once a day at most."""
         with self._live.reading() as state:
-            leaves = [(str(path), budget.owner) for path, budget, _ in state.budgets.walk() if not budget.children]
+            leaves = [
+                (str(ledger_path(ledger.name, path)), budget.owner)
+                for ledger in state.budgets.ledgers([pool.name for pool in state.cluster.pools])
+                for path, budget, _ in ledger.budgets.walk()
+                if not budget.children
+            ]
         today = datetime.fromtimestamp(now / SECOND, UTC).date()
         for path, owner in leaves:
             key = f"short {path} {today}"
@@ -169,7 +175,7 @@ class Notices:
                     f"{path} was owed {owed:,.0f} GPU-hours in the last day and got {got:,.0f} of them "
                     f"({percent(got / owed)}): `mirab share {path}` and `mirab why` say what stands in its way."
                 )
-                yield key, Notice(now, "under-served", path, text, path, owner)
+                yield key, Notice(now, "under-served", path, text, plain(path), owner)
 
     # --- what was told ------------------------------------------------------------------------------------------------
     def _read(self) -> dict[str, Instant]:

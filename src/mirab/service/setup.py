@@ -98,13 +98,14 @@ def approvals(file: ClusterFile | None, state: State, now: Instant) -> Iterator[
     """Reservations and exceptions of the file that are not over and that the ledger does not know.
 
     Raises:
-        ConfigError: one names an account that has no budget, or a node that there is not.
+        ConfigError: one names an account that has no budget, or a node that there is not; or a budget a pool.
     """
     if file is None:
         return
     try:
         file.check_accounts(state.budgets if file.budgets is None else file.budgets)
         file.check_nodes(state.cluster)
+        file.check_pools(state.cluster)
         for reservation in file.reservations(0):
             if reservation.end > now and reservation.id not in state.reservations:
                 yield ReservationApproved(now, reservation)

@@ -11,6 +11,7 @@ from math import sqrt
 from statistics import median
 from typing import Any, TypeAlias
 
+from mirab.model.accounts import ledger_path
 from mirab.model.events import Event, Outcome, RunEnded, RunStarted
 from mirab.model.plans import Plan
 from mirab.model.policy import Policy
@@ -178,14 +179,22 @@ def _window(trace: Trace, policy: Policy, seen: Measures) -> Suggestion:
 
 def _spells(trace: Trace, seen: Measures) -> dict[str, list[int]]:
     """Of each account with a share: how many days in a row it used little of it, between days on which it used it."""
-    shares = {str(path): share for path, _, share in trace.budgets.walk()}
-    capacity = trace.cluster.charge_units / UNIT * 24
+    shares = dict(_promised(trace))
     found: dict[str, list[int]] = {}
     for path, days in days_of(seen).accounts.items():
-        promised = shares.get(path, 0) / WHOLE * capacity
+        promised = shares.get(path, 0)
         if promised:
             found[path] = list(_runs_of([used < AWAY * promised for used in days.used]))
     return found
+
+
+def _promised(trace: Trace) -> Iterator[tuple[str, float]]:
+    """(account, GPU-hours of weight 1 that its share promises it a day), in each ledger."""
+    pools = trace.cluster.pools
+    for ledger in trace.budgets.ledgers([pool.name for pool in pools]):
+        capacity = sum(pools[number].charge_units for number in ledger.pools) / UNIT * 24
+        for path, _, share in ledger.budgets.walk():
+            yield ledger_path(ledger.name, path), share / WHOLE * capacity
 
 
 def _runs_of(away: Sequence[bool]) -> Iterator[int]:

@@ -7,7 +7,7 @@ was recorded, and the trees to come under ``budget_changes``. A file edited by h
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mirab.logs.budgetedit import PlannedTree, date_text, edited, planned_trees
@@ -15,7 +15,7 @@ from mirab.logs.budgetfile import BudgetChange, budget_changes_from, budgets_fro
 from mirab.logs.budgethistory import append_changesets, history_path, locked, read_changesets, replace_text
 from mirab.logs.errors import LogError
 from mirab.logs.moments import Calendar
-from mirab.logs.yamltree import parse_yaml, unreadable
+from mirab.logs.yamltree import Entry, parse_yaml, unreadable
 from mirab.model.accounts import Budgets
 from mirab.model.changesets import NOTHING, Changeset, UnixMs
 from mirab.study.budgetedits import difference, term_changes
@@ -31,6 +31,7 @@ class Book:
     Attributes:
         text: of the file; `budgets` and `planned`: what it says.
         history: what has been recorded; one that has none yet is given what the file says when it is first changed.
+        pools: names of the cluster's pools; None = the file says nothing of its cluster.
     """
 
     path: Path
@@ -38,6 +39,7 @@ class Book:
     budgets: Budgets
     planned: tuple[PlannedTree, ...]
     history: History
+    pools: tuple[str, ...] | None = None
 
     def at(self, now: UnixMs) -> Budgets:
         """The tree in force at an instant."""
@@ -68,7 +70,13 @@ def open_book(path: Path, calendar: Calendar | None = None) -> Book:
     changes = budget_changes_from(top.get("budget_changes"), calendar or Calendar())
     planned = sorted(map(_planned, changes), key=lambda each: each.at)
     history = History(read_changesets(history_path(path)))
-    return Book(path, raw.decode("utf-8-sig"), budgets_from(top["budgets"]), tuple(planned), history)
+    pools = _pools(top.get("cluster"))
+    return Book(path, raw.decode("utf-8-sig"), budgets_from(top["budgets"]), tuple(planned), history, pools)
+
+
+def _pools(cluster: Entry | None) -> tuple[str, ...] | None:
+    found = None if cluster is None else cluster.table("cluster").get("pools")
+    return None if found is None else tuple(found.table("pools"))
 
 
 def _planned(change: BudgetChange) -> PlannedTree:
@@ -107,7 +115,7 @@ def change(
 
     Raises:
         BudgetConflictError: it contradicts another changeset, or the file was edited by hand since.
-        ValueError: see `recorded`; LogError: see `open_book`.
+        ValueError: see `recorded`, or a share of a pool that the file's cluster has not; LogError: see `open_book`.
         OSError: a file cannot be written.
     """
     with locked(path):
@@ -116,7 +124,17 @@ def change(
             raise BudgetConflictError(hand_edited(book))
         now = book.history.later(clock())
         book = begun(book, author, now)
-        return _keep(book, recorded(book.history, make(book, now), now))
+        made = recorded(book.history, make(book, now), now)
+        _check_pools(book, made)
+        return _keep(book, made)
+
+
+def _check_pools(book: Book, history: History) -> None:
+    tree = history.at(history.changesets[-1].effective_at)
+    before = book.history.at(book.history.later(0)).pools_named() if book.history.head else ()
+    unknown = "" if book.pools is None else tree.pools_unknown(book.pools, before)
+    if unknown:
+        raise ValueError(unknown)
 
 
 def take_in(path: Path, author: str, reason: str, clock: Clock, calendar: Calendar) -> Changeset:
@@ -136,8 +154,9 @@ def take_in(path: Path, author: str, reason: str, clock: Clock, calendar: Calend
         edits = tuple(difference(book.history.at(now), book.budgets))
         if not edits:
             raise ValueError(f"{path} says what version {book.history.head} says: there is nothing to take in")
-        draft = Draft(author, reason, book.history.head, edits)
-        return _keep(book, recorded(book.history, draft, now))
+        made = recorded(book.history, Draft(author, reason, book.history.head, edits), now)
+        _check_pools(book, made)
+        return _keep(book, made)
 
 
 def begun(book: Book, author: str, now: UnixMs, reason: str = FOUND) -> Book:
@@ -151,7 +170,7 @@ def begun(book: Book, author: str, now: UnixMs, reason: str = FOUND) -> Book:
         if edits:
             draft = Draft(each.author or author, each.reason or FOUND, history.head, edits, at)
             history = recorded(history, draft, now)
-    return Book(book.path, book.text, book.budgets, book.planned, history)
+    return replace(book, history=history)
 
 
 def _keep(book: Book, history: History) -> Changeset:
@@ -172,7 +191,7 @@ def _repaired(book: Book) -> Book:
     budgets, planned = view(book.history)
     text = edited(book.text, book.path, budgets, planned)
     replace_text(book.path, text)
-    return Book(book.path, text, budgets, planned, book.history)
+    return replace(book, text=text, budgets=budgets, planned=planned)
 
 
 def hand_edited(book: Book) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from mirab.model.accounts import CAPS, Budget, Budgets
+from mirab.model.accounts import CAPS, Budget, Budgets, share_of_pool, sorted_shares
 from mirab.model.changesets import ChildrenSet, applied, below, parent_of
 from mirab.model.units import WHOLE, AccountPath, format_share
 
 TERMS = (
     "share",
+    "pool_shares",
     "owner",
     "review",
     "hypothesis",
@@ -23,13 +24,19 @@ TERMS = (
     *CAPS,
 )
 """What a changeset may change of one account."""
+OF_POOL = "pool_shares."
+"""Before the name of a pool: the term that is an account's share of that pool alone."""
+WORDS = {"save_for_gangs": "saves for gangs", "equal_users": "equal users", "gpus_max": "most GPUs at once",
+          "min_runtime_cap": "longest minimum", "gang_gpus_max": "most GPUs of one job"}  # fmt: skip
+"""Terms as people read them, where they are not the word itself."""
 
 
 def terms_changed(budgets: Budgets, changes: Mapping[str, Mapping[str, object]]) -> list[ChildrenSet]:
     """Edits that change terms of accounts; one that is not there is made if its parent is, and a share is given.
 
     Args:
-        changes: path -> terms (see `TERMS`) with their new values.
+        changes: path -> terms (see `TERMS`) with their new values; `pool_shares` as pool -> share, None taking it away,
+            those that are not named staying as they are.
 
     Raises:
         ValueError: no such account; or siblings of more than 100 %, who are named.
@@ -56,15 +63,26 @@ def _children(budgets: Budgets, parent: str) -> tuple[Budget, ...]:
 
 
 def _changed(child: Budget, terms: Mapping[str, object]) -> Budget:
-    if terms.get("share") and child.closed and "closed" not in terms:
+    pools = terms.get("pool_shares")
+    given = terms.get("share") or (isinstance(pools, Mapping) and any(pools.values()))
+    if given and child.closed and "closed" not in terms:
         terms = {**terms, "closed": ""}
+    return _with_terms(child, terms)
+
+
+def _with_terms(child: Budget, terms: Mapping[str, object]) -> Budget:
+    pools = terms.get("pool_shares")
+    if isinstance(pools, Mapping):
+        kept = {**dict(child.pool_shares), **pools}
+        named = {pool: share for pool, share in kept.items() if share is not None}
+        terms = {**terms, "pool_shares": sorted_shares(named)}
     return replace(child, **terms)  # type: ignore[arg-type]
 
 
 def _made(budgets: Budgets, parent: AccountPath, name: str, terms: Mapping[str, object]) -> Budget:
     if "share" not in terms:
         raise UnknownAccountError(unknown_account(budgets, below(parent, name)))
-    return replace(Budget(name, 0), **terms)  # type: ignore[arg-type]
+    return _with_terms(Budget(name, 0), terms)
 
 
 class UnknownAccountError(ValueError):
@@ -82,14 +100,21 @@ def unknown_account(budgets: Budgets, path: str) -> str:
 
 def _check_sums(edits: Iterable[ChildrenSet]) -> None:
     for edit in edits:
-        total = sum(child.share for child in edit.children)
-        if total > WHOLE:
-            where = edit.parent or "the root"
-            names = ", ".join(f"{child.name} {format_share(child.share)}" for child in edit.children if child.share)
-            raise ValueError(
-                f"the shares under {where} would sum to {format_share(total)}, more than 100%: {names}; "
-                f"lower another by {format_share(total - WHOLE)} in the same changeset"
-            )
+        where = edit.parent or "the root"
+        _check_sum(f"the shares under {where}", {child.name: child.share for child in edit.children})
+        for pool in sorted({pool for child in edit.children for pool, _ in child.pool_shares}):
+            named = {child.name: share_of_pool(child, edit.children, pool) for child in edit.children}
+            _check_sum(f"the shares of pool {pool} under {where}", named)
+
+
+def _check_sum(what: str, shares: Mapping[str, int]) -> None:
+    total = sum(shares.values())
+    if total > WHOLE:
+        names = ", ".join(f"{name} {format_share(share)}" for name, share in shares.items() if share)
+        raise ValueError(
+            f"{what} would sum to {format_share(total)}, more than 100%: {names}; "
+            f"lower another by {format_share(total - WHOLE)} in the same changeset"
+        )
 
 
 def renamed(budgets: Budgets, path: str, name: str) -> list[ChildrenSet]:
@@ -105,7 +130,8 @@ def renamed(budgets: Budgets, path: str, name: str) -> list[ChildrenSet]:
 def merged(budgets: Budgets, paths: Sequence[str], into: str) -> list[ChildrenSet]:
     """Siblings as one, with their shares added and their past taken over; `into` is one of them, or a new name.
 
-    Caps on GPUs at once add up as shares do, of other caps the widest counts; where one part has none there is none.
+    Shares of single pools are added pool by pool. Caps on GPUs at once add up as shares do, of other caps the widest
+    counts; where one part has none there is none.
 
     Raises:
         ValueError: they are not siblings, or children of two of them have one name.
@@ -122,6 +148,7 @@ def merged(budgets: Budgets, paths: Sequence[str], into: str) -> list[ChildrenSe
     whole = replace(
         heir,
         share=heir.share + sum(child.share for child in accounts),
+        pool_shares=_pools_together(parts),
         formerly=tuple(dict.fromkeys((*heir.formerly, *earlier))),
         closed="",
         gpus_max=_together(sum, [part.gpus_max for part in parts]),
@@ -130,6 +157,15 @@ def merged(budgets: Budgets, paths: Sequence[str], into: str) -> list[ChildrenSe
     )
     gone: dict[str, Budget | None] = dict.fromkeys(sources)
     return [_edit(budgets, parent, {**gone, (into if budgets.find(into) else sources[0]): whole})]
+
+
+def _pools_together(accounts: Sequence[Budget]) -> tuple[tuple[str, int], ...]:
+    """What several have of single pools, pool by pool."""
+    whole: dict[str, int] = {}
+    for account in accounts:
+        for pool, share in account.pool_shares:
+            whole[pool] = whole.get(pool, 0) + share
+    return sorted_shares(whole)
 
 
 def _together(kind: Callable[[list[int]], int], caps: list[int | None]) -> int | None:
@@ -149,10 +185,17 @@ def closed(budgets: Budgets, path: str, date: str, heir: str = "") -> list[Child
     child = _account(budgets, path)
     if heir and parent_of(heir) != parent_of(path):
         raise ValueError(f"{heir} is no sibling of {path}: its share can go to a sibling only")
-    changes: dict[str, Budget | None] = {path: replace(child, share=0, closed=date)}
+    changes: dict[str, Budget | None] = {path: shut(child, date)}
     if heir:
-        changes[heir] = replace(_account(budgets, heir), share=_account(budgets, heir).share + child.share)
+        taker = _account(budgets, heir)
+        changes[heir] = replace(taker, share=taker.share + child.share, pool_shares=_pools_together([taker, child]))
     return [_edit(budgets, parent_of(path), changes)]
+
+
+def shut(child: Budget, date: str) -> Budget:
+    """The budget closed since a date: nothing of anything is promised to it, nor of the pools that it named."""
+    nothing = dict.fromkeys((pool for pool, _ in child.pool_shares), 0)
+    return replace(child, share=0, pool_shares=sorted_shares(nothing), closed=date)
 
 
 def split(budgets: Budgets, path: str, parts: Sequence[Budget]) -> list[ChildrenSet]:
@@ -223,7 +266,7 @@ def _differ(edits: list[ChildrenSet], before: Budgets, after: Budgets, parent: s
     there = {child.name for child in present}
     children = [replace(child, children=()) if _goes_on(child, parent, there, leaving) else child for child in wanted]
     if closing is not None:
-        children += [replace(child, share=0, closed=child.closed or closing, children=()) for child in lost]
+        children += [replace(shut(child, child.closed or closing), children=()) for child in lost]
     if tuple(children) != bare(present):
         edits.append(ChildrenSet(AccountPath(parent), tuple(children)))
         applied(before, edits)
@@ -240,12 +283,20 @@ def _goes_on(child: Budget, parent: str, there: set[str], leaving: Sequence[Budg
 # --- what changed, for people ---------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class TermChange:
-    """One term of one account before and after; `term` is ``account`` where the account itself is new or moved."""
+    """One term of one account before and after; `term` is ``account`` where the account itself is new or moved.
+
+    A share of one pool is a term of its own, ``pool_shares.h100``; None = it names none, and has what siblings leave.
+    """
 
     path: AccountPath
     term: str
     before: object
     after: object
+
+
+def term_word(term: str) -> str:
+    """A term as people read it: ``share of pool h100``."""
+    return f"share of pool {term.removeprefix(OF_POOL)}" if term.startswith(OF_POOL) else WORDS.get(term, term)
 
 
 def term_changes(before: Budgets, after: Budgets) -> list[TermChange]:
@@ -278,8 +329,19 @@ def _predecessors(old: Mapping[AccountPath, Budget], after: Budgets) -> dict[Acc
 
 def _terms(path: AccountPath, before: Budget | None, after: Budget) -> list[TermChange]:
     source = before or Budget(after.name, 0)
+    changes: list[TermChange] = []
+    for term in TERMS:
+        if term == "pool_shares":
+            changes += _pool_terms(path, source, after)
+        elif term != "formerly" and getattr(source, term) != getattr(after, term):
+            changes.append(TermChange(path, term, getattr(source, term) if before else None, getattr(after, term)))
+    return changes
+
+
+def _pool_terms(path: AccountPath, before: Budget, after: Budget) -> list[TermChange]:
+    old, new = dict(before.pool_shares), dict(after.pool_shares)
     return [
-        TermChange(path, term, getattr(source, term) if before else None, getattr(after, term))
-        for term in TERMS
-        if term != "formerly" and getattr(source, term) != getattr(after, term)
+        TermChange(path, f"{OF_POOL}{pool}", old.get(pool), new.get(pool))
+        for pool in sorted({**old, **new})
+        if old.get(pool) != new.get(pool)
     ]

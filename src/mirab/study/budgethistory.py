@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.changesets import NOTHING, Changeset, ChildrenSet, UnixMs, applied, below
 from mirab.model.units import AccountPath
-from mirab.study.budgetedits import TermChange, bare, term_changes
+from mirab.study.budgetedits import TermChange, bare, shut, term_changes
 
 
 class BudgetConflictError(ValueError):
@@ -238,7 +238,7 @@ def _restored(edit: ChildrenSet, before: Budgets, current: Budgets, date: str) -
     for child in since:
         source = next((paths[AccountPath(path)] for path in child.formerly if path in paths), None)
         if source is None:
-            new.append(replace(child, share=0, closed=child.closed or date, children=()))
+            new.append(replace(shut(child, child.closed or date), children=()))
         else:
             back[source] = (*back.get(source, ()), below(edit.parent, child.name))
     restored = [replace(child, formerly=(*child.formerly, *back.get(child.name, ()))) for child in old]

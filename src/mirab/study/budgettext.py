@@ -10,14 +10,12 @@ from mirab.logs.dump import exact_share
 from mirab.model.accounts import CAPS, Budget, Budgets
 from mirab.model.changesets import Changeset
 from mirab.model.units import WHOLE, AccountPath, exact_duration, format_share
-from mirab.study.budgetedits import TermChange
+from mirab.study.budgetedits import OF_POOL, WORDS, TermChange, term_word
 from mirab.study.budgethistory import Logged
 from mirab.study.formats import plural
 from mirab.study.tables import Section, Table
 
 Json = dict[str, Any]
-_WORDS = {"save_for_gangs": "saves for gangs", "equal_users": "equal users", "gpus_max": "most GPUs at once",
-          "min_runtime_cap": "longest minimum", "gang_gpus_max": "most GPUs of one job"}  # fmt: skip
 
 
 def day(unix_ms: int) -> str:
@@ -41,14 +39,31 @@ def show_sections(
     """The tree with what each account is promised, who answers for it, and until when."""
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
+    pools = wholes_of_pools(budgets)
     for path, budget, whole in tree_rows(budgets, root):
         by = blame.get(path)
         since = day(by.effective_at) if by else ""
         review = f"{budget.review} due" if review_due(budget, today) else budget.review
-        rows.append((_indented(path), format_share(budget.share), format_share(whole), budget.owner, review, since))
+        shares = (format_share(budget.share), format_share(whole), *_pool_cells(path, budget, pools))
+        rows.append((_indented(path), *shares, budget.owner, review, since))
         notes += _words(path, budget)
-    columns = ("account", "share", "of all", "owner", "review", "since")
+    columns = ("account", "share", "of all", *(head for pool in pools for head in (pool, f"of {pool}")),
+               "owner", "review", "since")  # fmt: skip
     return [Section(title, Table(columns, rows), [*notes, *_unassigned(budgets, root)])]
+
+
+def wholes_of_pools(budgets: Budgets) -> dict[str, dict[AccountPath, int]]:
+    """Pool that has a ledger of its own -> account -> its share of that whole pool, in parts of `WHOLE`."""
+    ledgers = budgets.ledgers(budgets.pools_named())
+    return {ledger.name: {path: whole for path, _, whole in ledger.budgets.walk()} for ledger in ledgers if ledger.name}
+
+
+def _pool_cells(path: AccountPath, budget: Budget, pools: Mapping[str, Mapping[AccountPath, int]]) -> Iterable[str]:
+    """What the account names of each pool, and what that is of the whole pool."""
+    named = dict(budget.pool_shares)
+    for pool, wholes in pools.items():
+        yield format_share(named[pool]) if pool in named else ""
+        yield format_share(wholes[path])
 
 
 def _indented(path: AccountPath) -> str:
@@ -64,16 +79,19 @@ def _words(path: AccountPath, budget: Budget) -> Iterable[str]:
     if budget.closed:
         yield f"{path} is closed since {budget.closed}"
     for name, cap in budget.caps().items():
-        yield f"{path}: {_WORDS[name]} {cap}"
+        yield f"{path}: {WORDS[name]} {cap}"
     if budget.formerly:
         yield f"{path} goes on for {', '.join(budget.formerly)}"
 
 
 def _unassigned(budgets: Budgets, root: str) -> Iterable[str]:
     """What is promised to nobody at the top, where not everything is."""
-    left = WHOLE - sum(budget.share for budget in budgets.roots)
-    if left and not root:
-        yield f"{format_share(left)} of the cluster is promised to nobody, and used by whoever is next."
+    pools = budgets.pools_named()
+    for ledger in budgets.ledgers(pools):
+        left = WHOLE - sum(budget.share for budget in ledger.budgets.roots)
+        if left and not root:
+            where = f"pool {ledger.name}" if ledger.name else "all other pools" if pools else "the cluster"
+            yield f"{format_share(left)} of {where} is promised to nobody, and used by whoever is next."
 
 
 def review_due(budget: Budget, today: str) -> bool:
@@ -83,11 +101,13 @@ def review_due(budget: Budget, today: str) -> bool:
 
 def show_json(budgets: Budgets, root: str, blame: Mapping[AccountPath, Changeset], today: str) -> list[Json]:
     """The same as records."""
+    pools = wholes_of_pools(budgets)
     return [
         {
             "account": path,
             "share": format_share(budget.share),
             "share_of_all": round(whole / WHOLE, 9),
+            **_pools_json(path, budget, pools),
             "owner": budget.owner,
             "review": budget.review,
             "review_due": review_due(budget, today),
@@ -103,6 +123,16 @@ def show_json(budgets: Budgets, root: str, blame: Mapping[AccountPath, Changeset
     ]
 
 
+def _pools_json(path: AccountPath, budget: Budget, pools: Mapping[str, Mapping[AccountPath, int]]) -> Json:
+    """What it names of single pools and has of each that somebody names; nothing where nobody does."""
+    if not pools:
+        return {}
+    return {
+        "pool_shares": {pool: format_share(share) for pool, share in budget.pool_shares},
+        "share_of_pools": {pool: round(wholes[path] / WHOLE, 9) for pool, wholes in pools.items()},
+    }
+
+
 def tree_json(budgets: Budgets) -> Json:
     """The tree as in a cluster file: name -> terms that are not at their default."""
     return {budget.name: _terms_json(budget) for budget in budgets.roots}
@@ -110,6 +140,8 @@ def tree_json(budgets: Budgets) -> Json:
 
 def _terms_json(budget: Budget) -> Json:
     told: Json = {"share": exact_share(budget.share)}
+    if budget.pool_shares:
+        told["pool_shares"] = {pool: exact_share(share) for pool, share in budget.pool_shares}
     for name in ("owner", "review", "hypothesis", "outcome", "closed", "save_for_gangs"):
         if getattr(budget, name):
             told[name] = getattr(budget, name)
@@ -143,8 +175,8 @@ def change_text(change: TermChange) -> str:
         if change.after is None:
             return f"{change.path} is gone"
         return f"{change.before} goes on as {change.after}"
-    word = _WORDS.get(change.term, change.term)
-    return f"{change.path} {word} {value_text(change.term, change.before)} -> {value_text(change.term, change.after)}"
+    before, after = (value_text(change.term, value) for value in (change.before, change.after))
+    return f"{change.path} {term_word(change.term)} {before} -> {after}"
 
 
 def change_json(change: TermChange) -> Json:
@@ -157,13 +189,18 @@ def change_json(change: TermChange) -> Json:
 
 
 def _plain(term: str, value: object) -> object:
-    return format_share(value) if term == "share" and isinstance(value, int) else value
+    return format_share(value) if is_share(term) and isinstance(value, int) else value
+
+
+def is_share(term: str) -> bool:
+    """Whether the term is a share, of everything or of one pool."""
+    return term == "share" or term.startswith(OF_POOL)
 
 
 def diff_sections(title: str, changes: Sequence[TermChange]) -> list[Section]:
     """What differs, a line each."""
     rows = [
-        (change.path, _WORDS.get(change.term, change.term), value_text(change.term, change.before),
+        (change.path, term_word(change.term), value_text(change.term, change.before),
          value_text(change.term, change.after))
         for change in changes
     ]  # fmt: skip
@@ -250,10 +287,12 @@ def changeset_json(made: Changeset, changes: Sequence[TermChange], cancelled: bo
 def blame_sections(blame: Mapping[AccountPath, Changeset], budgets: Budgets, root: str = "") -> list[Section]:
     """Who decided last about each account, and why."""
     rows = []
+    pools = budgets.pools_named()
     for path, budget, _ in tree_rows(budgets, root):
-        by = blame[path]
-        rows.append((path, format_share(budget.share), str(by.version), day(by.effective_at), by.author, by.reason))
-    columns = ("account", "share", "version", "from", "author", "reason")
+        by, named = blame[path], dict(budget.pool_shares)
+        shares = (format_share(budget.share), *(format_share(named[pool]) if pool in named else "" for pool in pools))
+        rows.append((path, *shares, str(by.version), day(by.effective_at), by.author, by.reason))
+    columns = ("account", "share", *pools, "version", "from", "author", "reason")
     return [Section(f"Who decided, for {plural(len(rows), 'account')}", Table(columns, rows, wordy=True))]
 
 

@@ -25,6 +25,7 @@ from mirab.study.reportparts import (
     performance_sections,
     scene,
     setting_written,
+    share_of_all,
     split_accounts,
     summed,
 )
@@ -135,7 +136,7 @@ def _accounts_compared_section(reports: Sequence[Report], heads: Sequence[str]) 
     if others:
         ratios = [summed([r["by_account"][path] for path, _ in others if path in r["by_account"]])["delivered_ratio"]
                   for r in reports]  # fmt: skip
-        share = sum(account["share"] for _, account in others)
+        share = sum(share_of_all(account) for _, account in others)
         rows.append([plural(len(others), "other account"), formats.percent(share), *_ratio_cells(ratios, pair)])
     notes = [
         _gains_and_losses(report, reports[0], head, heads[0])

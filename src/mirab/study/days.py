@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from mirab.model.accounts import ledger_of
 from mirab.model.trace import Trace
 from mirab.model.units import DAY, HOUR, UNIT, WHOLE, Duration, Instant
 from mirab.study.measures import Measures
@@ -118,11 +119,19 @@ def _steps(leaf: Leaf, begins: Sequence[Instant], now: Instant) -> list[Mark]:
 
 
 def gathered(days: Days, home: Callable[[str], str]) -> Days:
-    """The same with accounts put together: `home` says where each belongs."""
-    made = Days(days.count, days.window)
+    """The same with accounts put together: `home` says where each belongs.
+
+    What is owed in one ledger is not paid in another: those of several are judged each by itself, and added up.
+    """
+    by_ledger: dict[tuple[str, str], AccountDays] = {}
     for path, account in days.accounts.items():
-        known = made.accounts.get(home(path))
-        made.accounts[home(path)] = account if known is None else _together(known, account).judge(days.window)
+        key = home(path), ledger_of(path)
+        known = by_ledger.get(key)
+        by_ledger[key] = account if known is None else _together(known, account).judge(days.window)
+    made = Days(days.count, days.window)
+    for (name, _), account in by_ledger.items():
+        known = made.accounts.get(name)
+        made.accounts[name] = account if known is None else _together(known, account)
     return made
 
 
@@ -157,8 +166,17 @@ def percentile(waits: Sequence[Duration], percent: int) -> float | None:
 
 
 def shares_of(by_account: Mapping[str, Mapping[str, float]], home: Callable[[str], str]) -> dict[str, float]:
-    """The share of the whole cluster that each account holds in a report, put together likewise."""
+    """The share that each account holds in a report, put together likewise.
+
+    Of one ledger it is a share of that ledger; of accounts put together from several it is of all pools.
+    """
+    ledgers: dict[str, set[str]] = {}
+    for path in by_account:
+        ledgers.setdefault(home(path), set()).add(ledger_of(path))
     shares: dict[str, float] = {}
     for path, account in by_account.items():
-        shares[home(path)] = shares.get(home(path), 0.0) + account["share"]
+        name = home(path)
+        whole = len(ledgers[name]) > 1 or ledger_of(name) not in ledgers[name]
+        share = account.get("share_of_all", account["share"]) if whole else account["share"]
+        shares[name] = shares.get(name, 0.0) + share
     return shares

@@ -56,15 +56,23 @@ class Asks:
         self._cluster = cluster
         self._counted = counted_pools(cluster)
         self._known: dict[Shape, Ask] = {}
+        self._among: dict[tuple[Shape, PoolSet], Ask] = {}
 
     def of(self, shape: Shape) -> Ask:
         known = self._known.get(shape)
         if known is None:
-            known = self._known[shape] = self._work_out(shape)
+            known = self._known[shape] = self._work_out(shape, pools_for(shape, self._cluster))
         return known
 
-    def _work_out(self, shape: Shape) -> Ask:
-        pools = pools_for(shape, self._cluster)
+    def among(self, shape: Shape, accepted: PoolSet) -> Ask:
+        """The same where only some of the pools are for it: those of its ledger."""
+        known = self._among.get((shape, accepted))
+        if known is None:
+            pools = tuple(pool for pool in pools_for(shape, self._cluster) if accepted >> pool & 1)
+            known = self._among[shape, accepted] = self._work_out(shape, pools)
+        return known
+
+    def _work_out(self, shape: Shape, pools: tuple[int, ...]) -> Ask:
         installed = self._cluster.pools
         slots = {
             pool: shape.nodes * slots_wanted(shape, installed[pool]) if pool in self._counted else 0 for pool in pools

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mirab.model import events as facts_of
@@ -16,13 +16,15 @@ from mirab.model.workloads import Workload
 
 @dataclass(slots=True)
 class Entry:
-    """A charged run. `rate`: GPUs of weight 1 that it counts as, by its slots; `ended_at` None = it runs."""
+    """A charged run. `rate`: GPUs of weight 1 that it counts as, by its slots; `ended_at` None = it runs; `pool`: the
+    number of the one that it is in."""
 
     run: RunId
     user: UserName
     account: AccountPath
     rate: float
     began_at: Instant
+    pool: int
     ended_at: Instant | None = None
 
     def hours(self, since: Instant, now: Instant) -> float:
@@ -58,7 +60,7 @@ class Entries:
         workload = self._live.get(action.workload_id)
         if workload is not None and action.min_runtime:
             rate = action.allocation.slots * self._weights[min(action.allocation.pool, len(self._weights) - 1)]
-            entry = Entry(action.run_id, workload.user, workload.account, rate, at)
+            entry = Entry(action.run_id, workload.user, workload.account, rate, at, action.allocation.pool)
             self._open[action.run_id] = entry
             self._by_account.setdefault(workload.account, deque()).append(entry)
 
@@ -71,9 +73,15 @@ class Entries:
         while line and line[0].ended_at is not None and line[0].ended_at < at - self._window:
             line.popleft()
 
-    def of(self, account: AccountPath, now: Instant, most: int) -> tuple[int, list[tuple[Entry, float]]]:
-        """How many runs the account was charged for in the window, and the largest of them with their GPU-hours."""
+    def of(
+        self, account: AccountPath, now: Instant, most: int, pools: Collection[int] | None = None
+    ) -> tuple[int, list[tuple[Entry, float]]]:
+        """How many runs the account was charged for in the window, and the largest of them with their GPU-hours.
+
+        `pools`: only those in these; None = in all.
+        """
         since = now - self._window
-        sizes = [(entry, entry.hours(since, now)) for entry in self._by_account.get(account, ())]
+        own = (each for each in self._by_account.get(account, ()) if pools is None or each.pool in pools)
+        sizes = [(entry, entry.hours(since, now)) for entry in own]
         sizes = [each for each in sizes if each[1] > 0]
         return len(sizes), sorted(sizes, key=lambda each: (-each[1], each[0].run))[:most]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirab.model.accounts import Budgets, left_by
 from mirab.model.policy import DRAIN_PAUSE, Exemption, Reservation
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
-from mirab.model.units import HOUR, UNIT, WHOLE, Instant
+from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Instant
 from mirab.study.owed import seconds
 
 Part = dict[str, Any]
@@ -25,7 +26,7 @@ def exceptions_part(trace: Trace) -> list[Part]:
 
 
 def _exemption(held: Exemption, trace: Trace) -> Part:
-    rate = held.share * installed_units(trace.cluster) / WHOLE if held.kind == "extra-share" else None
+    rate = extra_units(held.share, held.donor, trace.cluster, trace.budgets) if held.kind == "extra-share" else None
     if held.kind == DRAIN_PAUSE:
         pool = next((pool for pool in trace.cluster.pools if held.node in pool.nodes), None)
         rate = None if pool is None else pool.slots_per_node * pool.weight / UNIT
@@ -57,6 +58,22 @@ def _told(held: Exemption | Reservation, kind: str, rate: float | None, trace: T
 
 def in_force(held: Exemption | Reservation, now: Instant) -> bool:
     return held.begin <= now < held.end
+
+
+def extra_units(share: int, donor: str, cluster: Cluster, budgets: Budgets) -> float:
+    """Charge units that an extra share is of; where pools have shares of their own, no more of each than is there.
+
+    Args:
+        donor: who gives it, by what they have in each ledger; "" = what is assigned to nobody.
+    """
+    if not budgets.pools_named():
+        return share * installed_units(cluster) / WHOLE
+    whole = 0
+    for ledger in budgets.ledgers([pool.name for pool in cluster.pools]):
+        held = {path: each for path, _, each in ledger.budgets.walk()}
+        given = min(share, held.get(AccountPath(donor), 0) if donor else left_by(ledger.budgets.roots))
+        whole += given * sum(cluster.pools[number].charge_units for number in ledger.pools)
+    return whole / UNIT / WHOLE
 
 
 def installed_units(cluster: Cluster) -> float:

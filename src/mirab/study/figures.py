@@ -7,9 +7,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from mirab import __version__
+from mirab.model.accounts import ledger_of
 from mirab.model.policy import Policy
 from mirab.model.trace import Trace
-from mirab.model.units import WHOLE, Duration, format_duration
+from mirab.model.units import UNIT, WHOLE, Duration, format_duration
 from mirab.study.demand import counted_pools
 from mirab.study.exceptions import exceptions_part
 from mirab.study.owed import (
@@ -43,7 +44,7 @@ def report(seen: Measures, performance: Report | None) -> Report:
     return {
         "mirab": __version__,
         "policy": policy_fields(seen.policy),
-        "input": input_part(seen.trace),
+        "input": input_part(seen.trace) | _ledgers_part(seen),
         "metrics": {
             **_budget_metrics(seen, leaves),
             **_pyramid_metrics(seen),
@@ -86,6 +87,14 @@ def input_part(trace: Trace) -> Report:
         "ends_s": seconds(trace.ends_at),
         "origin_unix_s": seconds(trace.origin),
     }
+
+
+def _ledgers_part(seen: Measures) -> Report:
+    """The ledgers, with the units that are installed in each; nothing where there is but one."""
+    if not seen.ledger.parted:
+        return {}
+    found = [{"name": name, "pools": pools, "units": units / UNIT} for name, pools, units in seen.ledger.parts()]
+    return {"ledgers": found}
 
 
 def _settle(seen: Measures) -> None:
@@ -179,7 +188,13 @@ def _by_account(seen: Measures, leaves: Sequence[Leaf]) -> Report:
     for job in seen.jobs.values():
         if not job.started:
             waiting.setdefault(job.leaf.path, []).append(job.waited(seen.now))
-    return {leaf.path: _account(leaf, windows, waiting.get(leaf.path, [])) for leaf in leaves}
+    told: Report = {leaf.path: _account(leaf, windows, waiting.get(leaf.path, [])) for leaf in leaves}
+    if seen.ledger.parted:
+        for leaf in leaves:
+            told[leaf.path] |= {
+                "ledger": ledger_of(leaf.path), "share_of_all": round(seen.ledger.share_of_all(leaf) / WHOLE, 9)
+            }  # fmt: skip
+    return told
 
 
 def _account(leaf: Leaf, windows: Sequence[tuple[int, int]], waiting: Sequence[Duration]) -> Report:

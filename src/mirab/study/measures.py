@@ -145,7 +145,7 @@ class Measures:
             self.series.note(self.usage, self.lost, sum(self.preemptions.values()))
         turn = self.ledger.next_turn
         if turn is not None and turn <= instant:
-            self.ledger.turn(self.where.clock)
+            self.where.turn()
 
     def _sample(self, books: Books, now: Instant) -> None:
         if self.series.ratios_missing:
@@ -172,7 +172,7 @@ class Measures:
             NodeDown: [self._died],
             NodeUp: [self._healthy],
             ActionRefused: [self._refused],
-            BudgetsChanged: [lambda fact: self.ledger.set_budgets(fact.budgets, self.where.clock)],
+            BudgetsChanged: [lambda fact: self.where.set_budgets(fact.budgets)],
             ReservationApproved: [self._reserved],
             ReservationCancelled: [lambda fact: self.where.cancel_reservation(fact.reservation_id)],
             ExemptionGranted: [self._exempted],
@@ -267,12 +267,12 @@ class Measures:
                 self.where.join(run.job)
 
     def _exempted(self, fact: ExemptionGranted) -> None:
-        self.ledger.grant(fact.exemption, self.where.clock)
+        self.where.grant(fact.exemption)
         self.repairs.exempted(fact.exemption)
         self._next = self._next_stop()
 
     def _revoked(self, fact: ExemptionRevoked) -> None:
-        self.ledger.revoke(fact.exemption_id, self.where.clock)
+        self.where.revoke(fact.exemption_id)
         self.repairs.revoked(fact.exemption_id, fact.at)
 
     def _reserved(self, fact: ReservationApproved) -> None:

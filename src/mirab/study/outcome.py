@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from mirab.study.catalogue import MEASURES, Report, account_name
 from mirab.study.formats import ABSENT, percent, span
+from mirab.study.reportparts import ledgers_of
 from mirab.study.tables import Section, Table
 
 Json: TypeAlias = dict[str, Any]
@@ -77,12 +78,13 @@ def outcome(prediction: Json, happened: Report) -> Json:
     """
     predicted, present, spreads = _read(prediction)
     names = list(dict.fromkeys([*predicted["by_account"], *happened["by_account"]]))
+    before = present if present is None or ledgers_of(present) == ledgers_of(predicted) else None
     return {
         "predicted": _said(predicted),
         "happened": _said(happened),
         "tolerance": TOLERANCE,
         "measures": list(_measures(predicted, present, happened)),
-        "accounts": [row for name in names for row in _account(name, predicted, present, happened, spreads)],
+        "accounts": [row for name in names for row in _account(name, predicted, before, happened, spreads)],
     }
 
 

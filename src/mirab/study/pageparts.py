@@ -9,7 +9,7 @@ from mirab.study import charts, formats
 from mirab.study.catalogue import BY_KEY, CAUSE_WORDS, CLASS_WORDS, Report, account_name
 from mirab.study.formats import ABSENT, Names, plural, span
 from mirab.study.pagehead import Part, Subject
-from mirab.study.reportparts import classes_in, delivered_changes, split_accounts
+from mirab.study.reportparts import classes_in, delivered_changes, ledger_notes, ledgers_of, split_accounts
 from mirab.study.svg import bar
 from mirab.study.tables import Table
 
@@ -66,6 +66,7 @@ def budgets(of: Subject) -> Part:
     rows = [_account_row(path, account, of, ranked[0][1]["owed"] or 0) for path, account in ranked]
     fold = len(rows) if len(rows) <= _BARS + 2 else _BARS
     return {
+        "notes": ledger_notes(ledgers_of(of.first)),
         "rows": rows[:fold],
         "more": rows[fold:],
         "changes": [_changes(number, label, report, of) for number, label, report in of.pairs()[1:]],

@@ -14,6 +14,8 @@ from mirab.study.reportparts import (
     grouped,
     input_section,
     institute_written,
+    ledger_notes,
+    ledgers_of,
     performance_sections,
     scene,
     split_accounts,
@@ -114,7 +116,8 @@ def _accounts_section(report: Report) -> Section:
         rows.append(_account_row(f"{plural(len(others), 'other account')}", summed([each for _, each in others])))
     notes = [
         f"Owed and delivered in {hour} over the whole log; the ratio is judged at each midnight over the window. "
-        "Median and p90 are waits; stopped and lost are preemptions and the work they cost."
+        "Median and p90 are waits; stopped and lost are preemptions and the work they cost.",
+        *ledger_notes(ledgers_of(report)),
     ]
     return Section("Owed and delivered, by account", Table(columns, rows), notes if rows else ["No account had work."])
 

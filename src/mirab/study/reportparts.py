@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mirab.study import formats
 from mirab.study.catalogue import GROUPS, MEASURES, Measure, Report, absent, labels
@@ -104,6 +104,29 @@ def split_accounts(
     return ranked[:most], ranked[most:]
 
 
+def share_of_all(account: Report) -> float:
+    """What can be added up: its share of all pools, where `share` is of those of its ledger."""
+    share: float = account["share_of_all"] if "share_of_all" in account else account["share"]
+    return share
+
+
+def ledger_notes(ledgers: Iterable[str]) -> list[str]:
+    """What tells accounts of several ledgers apart, by the names of these; nothing where there is but the main one."""
+    own = [f"{name}:" for name in ledgers if name]
+    if not own:
+        return []
+    those = "that pool" if len(own) == 1 else "those pools"
+    return [
+        f"Accounts that begin with {' or '.join(own)} have shares of {those} alone; the shares of all others are of "
+        "the other pools."
+    ]
+
+
+def ledgers_of(report: Report) -> list[str]:
+    """The names of its ledgers; none where the budgets name no pools."""
+    return [each["name"] for each in report["input"].get("ledgers", ())]
+
+
 def busy_accounts(by_account: Report) -> Report:
     """All accounts but those made for the own work of an inner account that had none."""
     return {
@@ -117,8 +140,9 @@ def summed(accounts: Sequence[Report]) -> Report:
     """Several accounts as one; what cannot be added up is absent."""
     total: Report = {
         key: sum(account[key] or 0 for account in accounts)
-        for key in ("share", "owed", "delivered", "charged", "uncharged", "lost", "preempted")
+        for key in ("owed", "delivered", "charged", "uncharged", "lost", "preempted")
     }
+    total["share"] = sum(share_of_all(account) for account in accounts)
     judged = [account for account in accounts if account["delivered_ratio"] is not None and account["owed"]]
     owed = sum(account["owed"] for account in judged)
     got = sum(account["owed"] * account["delivered_ratio"] for account in judged)

@@ -14,6 +14,8 @@ from datetime import tzinfo
 from heapq import nlargest
 from pathlib import Path
 
+from mirab.core.charge import pools_for
+from mirab.model.accounts import ledger_of, ledger_path, plain
 from mirab.model.codec import decode
 from mirab.model.events import Outcome, goes_back
 from mirab.model.resources import Allocation, Cluster, Pool, Shape
@@ -22,7 +24,7 @@ from mirab.model.workloads import Workload
 from mirab.study import words
 from mirab.study.formats import Names
 from mirab.study.journalfile import Header, cycles, facts_mentioning, is_cut_short, read_header
-from mirab.study.storybooks import Json, Others, Wait, node_ranges, seconds, workload_of
+from mirab.study.storybooks import Json, Others, Wait, ledgers_by_pool, node_ranges, seconds, workload_of
 from mirab.study.storytext import tell
 
 
@@ -117,6 +119,8 @@ class _Reader:
         self._waiting = False
         self._cancelled = False
         self._queue_reason: Json | None = None
+        self._by_pool = ledgers_by_pool(header.budgets, header.cluster)
+        self._ledgers = {self._by_pool[number]: None for number in pools_for(workload.shape, header.cluster)}
         self.state = "waiting"
         self.over = False
 
@@ -204,8 +208,11 @@ class _Reader:
         if action["workload_id"] in self._beneficiaries:
             self._beneficiaries.pop(action["workload_id"])["beneficiary_started_s"] = seconds(self._now)
         if self._waiting:
-            account = self._others.account_of(action["workload_id"]) or action["reason"].get("account", "")
-            self._waits[-1].overtaken(account, decode(action["allocation"], Allocation).slots, action["reason"])
+            given = decode(action["allocation"], Allocation)
+            ledger = self._by_pool[given.pool] if given.pool < len(self._by_pool) else ""
+            if ledger in self._ledgers:
+                account = self._others.account_of(action["workload_id"]) or action["reason"].get("account", "")
+                self._waits[-1].overtaken(ledger_path(ledger, plain(account)), given.slots, action["reason"])
 
     def _on_preempt(self, action: Json) -> None:
         reason = action["reason"]
@@ -229,6 +236,7 @@ class _Reader:
 
     def _on_waiting(self, record: Json) -> None:
         self._queue_reason = record
+        self._ledgers = {ledger_of(record["account"]): None}
         if self._waiting:
             self._blocked(record)
 

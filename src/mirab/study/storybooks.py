@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from mirab.core.queues import Rank, rank
+from mirab.model.accounts import Budgets, plain
 from mirab.model.codec import decode, encode
 from mirab.model.events import REQUEUED, Outcome, goes_back
 from mirab.model.nodelists import compress
@@ -22,6 +23,16 @@ def seconds(instant: Instant | None) -> float | None:
 def workload_of(run_id: str) -> str:
     """Runs are named ``workload.attempt``."""
     return run_id.rpartition(".")[0]
+
+
+def ledgers_by_pool(budgets: Budgets, cluster: Cluster) -> list[str]:
+    """By the number of a pool the ledger that it belongs to: nobody of another goes before or behind our workload."""
+    pools = [pool.name for pool in cluster.pools]
+    found = [""] * len(pools)
+    for ledger in budgets.ledgers(pools):
+        for number in ledger.pools:
+            found[number] = ledger.name
+    return found
 
 
 class Others:
@@ -78,7 +89,7 @@ class Others:
 
     def same_queue(self, record: Json) -> bool:
         """Whether a recorded submission or reason is about the queue of our workload."""
-        ours = record["account"] in self._accounts_of_queue
+        ours = plain(record["account"]) in self._accounts_of_queue
         return ours and (record["user"], record["shape"]) == self._queue
 
 

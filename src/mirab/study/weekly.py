@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from mirab import __version__
 from mirab.model import events as fact_of
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, plain
 from mirab.model.events import Event
 from mirab.model.plans import Plan, Start
 from mirab.model.policy import Policy
@@ -165,7 +165,7 @@ def _report(week: Week, starts: Instant, until: Instant, measures: WeekMeasures,
         "unit": measures.trace.cluster.unit,
         "metrics": metrics,
         "accounts": [
-            {"path": path, "owner": getattr(owners.get(path), "owner", ""), **account}
+            {"path": path, "owner": getattr(owners.get(plain(path)), "owner", ""), **account}
             for path, account in _ranked(figures["by_account"])
         ],
         "squatters": diary.squatters(until),

@@ -13,6 +13,7 @@ from mirab.study import formats
 from mirab.study.catalogue import CAUSE_WORDS, CLASS_WORDS
 from mirab.study.formats import ABSENT, hours, percent, plural, printable, span
 from mirab.study.page import asset, environment, security_policy
+from mirab.study.reportparts import ledger_notes
 
 Json: TypeAlias = dict[str, Any]
 ROWS_MOST = 40
@@ -87,6 +88,8 @@ def _accounts(found: Json) -> Part:
     )  # fmt: skip
     columns = ("account", "owner", "share", "owed h", "delivered h", "", "used h", "uncharged h", "lost h")
     note = "Owed is the smaller of an account's share and what it asked for. GPU-hours of weight 1."
+    ledgers = dict.fromkeys(each.get("ledger", "") for each in found["accounts"])
+    note = " ".join([note, *ledger_notes(ledgers)])
     return Part("Owed and delivered", told, columns, rows, 2, note)
 
 

@@ -14,9 +14,11 @@ from operator import mul
 from typing import Any, TypeAlias
 
 from mirab import __version__
+from mirab.model.accounts import ledger_of, ledger_path, plain
 from mirab.model.units import AccountPath
 from mirab.study.catalogue import Report
 from mirab.study.days import AccountDays, Days, gathered, nothing, percentile, shares_of, summed
+from mirab.study.reportparts import ledger_notes, ledgers_of, share_of_all
 from mirab.study.resampling import (
     FEWEST_DAYS,
     LUCK,
@@ -98,8 +100,9 @@ def whatif(
 ) -> Json:
     """Everything about the comparison as JSON with stable keys; see docs/howto/whatif.md."""
     question = question or Question()
-    home = _home(question.heirs)
-    before, after = gathered(present.days, home), proposed.days
+    apart = ledgers_of(present.report) == ledgers_of(proposed.report)
+    home, stays = _home(question.heirs, apart), _home({}, apart)
+    before, after = gathered(present.days, home), gathered(proposed.days, stays)
     names = list(dict.fromkeys([*before.accounts, *after.accounts]))
     count = before.count
     draws = draw_days(count, len(names)) if draws is None else draws
@@ -107,7 +110,7 @@ def whatif(
              for name in names}  # fmt: skip
     pairs[ALL] = (summed(before), summed(after))
     judged = {aspect.key: _judged(aspect, pairs, count, draws) for aspect in ASPECTS}
-    shares = shares_of(present.report["by_account"], home), shares_of(proposed.report["by_account"], str)
+    shares = _shares(present, home), _shares(proposed, stays)
     rows = [_row(name, pairs[name], shares, judged) for name in names]
     starts_s = present.report["input"]["starts_s"]
     return {
@@ -120,20 +123,40 @@ def whatif(
         "method": _method(count, len(draws)),
         "all": _row(ALL, pairs[ALL], shares, judged),
         "accounts": rows,
-        "notes": list(question.notes),
+        "notes": [*question.notes, *_notes(present, proposed)],
         "reports": {"present": present.report, "proposed": proposed.report},
     }
 
 
-def _home(heirs: Mapping[AccountPath, AccountPath]) -> Callable[[str], str]:
-    """Where an account of the present stands in the proposal; own work of an inner account goes with it."""
+def _notes(present: Side, proposed: Side) -> list[str]:
+    """What is compared where pools have shares of their own."""
+    before, after = ledgers_of(present.report), ledgers_of(proposed.report)
+    if before == after:
+        return ledger_notes(after)
+    return ["The two sides have shares of different pools of their own: what an account has in all pools is put "
+            "together, its share being that of the whole cluster."]  # fmt: skip
+
+
+def _home(heirs: Mapping[AccountPath, AccountPath], apart: bool) -> Callable[[str], str]:
+    """Where an account of the present stands in the proposal; own work of an inner account goes with it.
+
+    `apart`: both have the same ledgers, and an account is compared in each; else all that it has is put together.
+    """
 
     def home(path: str) -> str:
-        if path.endswith("/*"):
-            return f"{heirs.get(AccountPath(path[:-2]), path[:-2])}/*"
-        return heirs.get(AccountPath(path), path)
+        account = plain(path)
+        own = account.endswith("/*")
+        account = AccountPath(account[:-2]) if own else account
+        heir = heirs.get(account, account)
+        return ledger_path(ledger_of(path) if apart else "", f"{heir}/*" if own else heir)
 
     return home
+
+
+def _shares(side: Side, home: Callable[[str], str]) -> dict[str, float]:
+    """The share of each account, and of all together."""
+    by_account = side.report["by_account"]
+    return {**shares_of(by_account, home), ALL: sum(map(share_of_all, by_account.values()))}
 
 
 def _method(days: int, draws: int) -> Json:
@@ -279,7 +302,7 @@ def _row(
 ) -> Json:
     """One account, or all of them."""
     found = {aspect.key: judged[aspect.key][name] for aspect in ASPECTS}
-    before, after = (sum(each.values()) if name == ALL else each.get(name, 0.0) for each in shares)
+    before, after = (each.get(name, 0.0) for each in shares)
     owed = {"before": _round(sum(pair[0].owed)), "after": _round(sum(pair[1].owed))}
     count = {"before": sum(map(len, pair[0].waits)), "after": sum(map(len, pair[1].waits))}
     return {
@@ -309,7 +332,7 @@ def _cost(tried: Json, rows: Sequence[Json], pairs: Mapping[str, Pair], starts_s
     days = _touched(tried, starts_s)
     cost = []
     for row in rows:
-        own = row["account"] == tried["account"] or row["account"].startswith(f"{tried['account']}/")
+        own = _covers(tried["account"], plain(row["account"]))
         if own or row["used"]["difference"] is None:
             continue
         during = _round(_during(pairs[row["account"]], days)) or 0.0
@@ -319,6 +342,11 @@ def _cost(tried: Json, rows: Sequence[Json], pairs: Mapping[str, Pair], starts_s
                          "delivered": delivered["difference"],
                          "verdict": overall([used["verdict"], delivered["verdict"]])})  # fmt: skip
     return sorted(cost, key=lambda each: (each["during"], each["account"]))
+
+
+def _covers(above: str, path: str) -> bool:
+    """Whether an account is another or lies below it."""
+    return f"{path}/".startswith(f"{above}/")
 
 
 def _touched(tried: Json, starts_s: float) -> range:

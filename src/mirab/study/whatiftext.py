@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirab.study import formats
+from mirab.study.budgetedits import term_word
 from mirab.study.catalogue import account_name
 from mirab.study.formats import ABSENT, plural, slot_word, span
 from mirab.study.reportparts import scene
@@ -145,7 +146,8 @@ def word(row: Json) -> str:
 # --- sections ---------------------------------------------------------------------------------------------------------
 def _changes(found: Json) -> list[Section]:
     lines = [
-        (each["account"], each["term"], _value(each["before"]), _value(each["after"])) for each in found["changes"]
+        (each["account"], term_word(each["term"]), _value(each["before"]), _value(each["after"]))
+        for each in found["changes"]
     ]
     lines += [("policy", each["setting"], _value(each["before"]), _value(each["after"])) for each in found["policy"]]
     if not lines:

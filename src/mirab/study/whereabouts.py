@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 from mypy_extensions import mypyc_attr
 
+from mirab.model.accounts import Budgets, ledger_of, ledger_path
 from mirab.model.plans import HoldChange, HoldReleased, Start
-from mirab.model.policy import Reservation
+from mirab.model.policy import Exemption, Reservation
+from mirab.model.resources import Shape
 from mirab.model.trace import Trace
 from mirab.model.units import Instant, NodeName, RunId, WorkloadId
 from mirab.model.workloads import Workload
-from mirab.study.demand import Asks
+from mirab.study.demand import Ask, Asks
 from mirab.study.ledger import Ledger
+from mirab.study.owed import Leaf
 from mirab.study.pyramid import Usage
 from mirab.study.subjects import Attempt, Job
 
@@ -26,7 +29,7 @@ class Whereabouts:
 
     def __init__(self, trace: Trace) -> None:
         self.usage = Usage(trace.cluster)
-        self.ledger = Ledger(trace.budgets, self.usage.charge_capacity(), trace.starts_at)
+        self.ledger = Ledger(trace.budgets, trace.cluster, self.usage.charge_capacity(), trace.starts_at)
         self.jobs: dict[WorkloadId, Job] = {}
         self.runs: dict[RunId, Attempt] = {}
         self.reservations: dict[str, Reservation] = {}
@@ -35,12 +38,105 @@ class Whereabouts:
 
     def add(self, workload: Workload) -> Job:
         """A workload comes in."""
-        leaf = self.ledger.leaf(workload.account, self.clock)
-        job = self.jobs[workload.id] = Job(workload, self._asks.of(workload.shape), leaf)
+        name = self._realm(workload, None)
+        job = self.jobs[workload.id] = Job(workload, self._ask(workload.shape, name), self._leaf(workload, name))
         return job
+
+    # --- whose ledger ------------------------------------------------------------------------------------------------
+    def _realm(self, workload: Workload, run: Attempt | None) -> str:
+        """The ledger that it belongs to: that of the pool it runs in, or the one it is to wait in."""
+        ledger = self.ledger
+        if not ledger.divided:
+            return ""
+        if run is not None:
+            return ledger.of_pool(run.pool)
+        return ledger.home(workload.account, workload.shape)
+
+    def _leaf(self, workload: Workload, name: str) -> Leaf:
+        return self.ledger.leaf(ledger_path(name, workload.account), self.clock)
+
+    def _ask(self, shape: Shape, name: str) -> Ask:
+        """What it asks of the pools of a ledger."""
+        if not self.ledger.divided:
+            return self._asks.of(shape)
+        return self._asks.among(shape, self.ledger.accepted(name))
+
+    def place(self, job: Job, run: Attempt | None) -> tuple[Leaf, Ask]:
+        """The leaf that pays for it now and what it asks for; inside a ledger it keeps its leaf."""
+        name = self._realm(job.workload, run)
+        same = name == ledger_of(job.leaf.path)
+        return job.leaf if same else self._leaf(job.workload, name), self._ask(job.workload.shape, name)
+
+    def _follow(self) -> None:
+        """Everybody is in the ledger that is theirs now."""
+        for job in self.jobs.values():
+            self._settle_in(job, job.run)
+
+    def _settle_in(self, job: Job, run: Attempt | None) -> None:
+        leaf, ask = self.place(job, run)
+        if leaf is job.leaf and ask is job.ask:
+            return
+        before, wanted, waits = job.leaf, job.waiting or job.run is not None, job.waiting and job.ask.charged
+        if wanted:
+            self._want(job, -1)
+        if waits:
+            self.usage.unwait(job.ask.pools, job.ask.size)
+        self.transfer(job, leaf)
+        job.ask = ask
+        if job.waiting:
+            if waits:
+                leaf.pending_rate += ask.rate - job.rate
+                self.usage.wait(ask.pools, ask.size)
+            job.rate, job.slots = ask.rate, ask.waiting_slots
+        if wanted:
+            self._want(job, +1)
+        self.ledger.reckon(before)
+        self.ledger.reckon(leaf)
+
+    def transfer(self, job: Job, leaf: Leaf) -> None:
+        """From now on what it waits for and what is charged for it is another leaf's; its demand is not moved here."""
+        before = job.leaf
+        before.settle(self.clock)
+        leaf.settle(self.clock)
+        if job.waiting and job.ask.charged:
+            before.pending_rate -= job.rate
+            leaf.pending_rate += job.rate
+        job.unmet_before += leaf.unmet - before.unmet
+        run = job.run if job.run is not None and job.run.started_at is not None else None
+        if run is not None:
+            self.charge(run, -1)
+        job.leaf = leaf
+        if run is not None:
+            self.charge(run, +1)
+
+    def set_budgets(self, budgets: Budgets) -> None:
+        before = self.ledger.divided
+        self.ledger.set_budgets(budgets, self.clock)
+        if before or self.ledger.divided:
+            self._follow()
+
+    def grant(self, exemption: Exemption) -> None:
+        self.ledger.grant(exemption, self.clock)
+        if self.ledger.divided:
+            self._follow()
+
+    def revoke(self, exemption_id: str) -> None:
+        self.ledger.revoke(exemption_id, self.clock)
+        if self.ledger.divided:
+            self._follow()
+
+    def turn(self) -> None:
+        """A share or a reservation begins or ends by itself."""
+        self.ledger.turn(self.clock)
+        if self.ledger.divided:
+            self._follow()
+
+    # --- where they are ----------------------------------------------------------------------------------------------
 
     def join(self, job: Job) -> None:
         """It waits in the queue, unless its user holds it back or it can never run."""
+        if self.ledger.divided:
+            self._settle_in(job, None)
         if job.held_since is not None or not job.ask.pools:
             return
         leaf = job.leaf
@@ -70,6 +166,8 @@ class Whereabouts:
 
     def start(self, job: Job, action: Start) -> Attempt:
         """It is given its nodes."""
+        if self.ledger.divided and self.ledger.of_pool(action.allocation.pool) != ledger_of(job.leaf.path):
+            self._settle_in(job, Attempt(job, action))
         run = job.run = self.runs[action.run_id] = Attempt(job, action)
         job.leaf.settle(self.clock)
         wanted = job.waiting

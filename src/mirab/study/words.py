@@ -185,9 +185,14 @@ def _share_spent(reason: why.ShareSpent, names: Names) -> str:
 
 @_tells(why.AwaitingCheckpoint)
 def _awaiting_checkpoint(reason: why.AwaitingCheckpoint, names: Names) -> str:
+    if reason.victims > 1:
+        return (
+            f"{plural(reason.victims, 'run')} could make room for it, but would lose too much of their work since "
+            f"their checkpoints: it looks again at {names.at(reason.until)}, when the first of them has saved"
+        )
     return (
-        f"{plural(reason.victims, 'run')} will make room for it, and {'is' if reason.victims == 1 else 'are'} about "
-        f"to checkpoint: it waits until {names.at(reason.until)} at the latest, so that less work is lost"
+        f"1 run will make room for it, and is about to checkpoint: it waits until {names.at(reason.until)} at the "
+        "latest, so that less work is lost"
     )
 
 

@@ -78,6 +78,7 @@ def _rehearsal(found: Any) -> DryRun:
         nodes=list(found.nodes),
         protected_until=iso(until) if until is not None else None,
         notes=list(found.notes),
+        account=found.account,
     )
 
 

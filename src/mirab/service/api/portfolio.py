@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
+from mirab.model.accounts import plain
 from mirab.model.changesets import Changeset
 from mirab.model.codec import encode
 from mirab.model.units import parse_duration, parse_share
@@ -64,7 +65,7 @@ def show_budget_history(
     """Every decision about budgets, those to come too: who, when, why, from when on, and what it changed."""
     portfolio = _of(parts)
     history, now = portfolio.budgets.history()
-    entries = about(logged(history), account)
+    entries = about(logged(history), plain(account))
     return BudgetHistory(
         version=history.head,
         etag=version_of(history.at(now)),

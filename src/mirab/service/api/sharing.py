@@ -52,6 +52,7 @@ def show_budgets(who: Annotated[Principal, needs("budget.see")], parts: Service,
         changed_at=None if found.changed_at is None else iso(found.changed_at),
         changed_by=found.changed_by,
         why=found.why,
+        pools=list(found.pools),
     )
 
 

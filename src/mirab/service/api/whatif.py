@@ -32,7 +32,14 @@ def _of(parts: Parts) -> Portfolio:
 def try_shares(
     who: Annotated[Principal, needs("whatif.ask")],
     parts: Service,
-    share: Annotated[list[Share], Query(min_length=1, max_length=1_000, description="ACCOUNT=40%, of its parent.")],
+    share: Annotated[
+        list[Share],
+        Query(
+            min_length=1,
+            max_length=1_000,
+            description="ACCOUNT=40%, of its parent; POOL:ACCOUNT=40% of that pool alone.",
+        ),
+    ],
     days: Annotated[int, Query(ge=1, le=90)] = 14,
 ) -> Trial:
     """Try other shares on the last days, on the same arrivals. Nothing changes; one question is worked out once."""

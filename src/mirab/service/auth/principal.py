@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mirab.model.accounts import ledger_of, plain
 from mirab.model.records import Grant
 from mirab.model.units import AccountPath
 from mirab.service.auth.rules import INCLUDES, ROLES, RULES, Rule, Scope, covers
@@ -32,6 +33,8 @@ class Principal:
     def may(self, action: str, account: str = "", owner: str | None = None) -> bool:
         """Whether they may do it to something of that account (``""`` = of the whole cluster) and owner.
 
+        An account of a pool's ledger (``h100:vision``) is the same account: roles are of accounts, whatever the pool.
+
         Raises:
             KeyError: an action without a rule, which is a fault of the caller.
         """
@@ -40,7 +43,8 @@ class Principal:
             return True
         if rule.scope is Scope.MEMBER:
             return bool(self._roles_of(rule))
-        account = self.heirs.get(AccountPath(account), account)
+        account = plain(account)
+        account = self.heirs.get(account, account)
         if rule.own and owner == self.user and any(covers(grant.account, account) for grant in self.grants):
             return True
         where = account if rule.scope is Scope.ACCOUNT else ""
@@ -80,6 +84,9 @@ def checked(grant: Grant) -> Grant:
     """
     if grant.role not in ROLES:
         raise ValueError(f"there is no role {grant.role!r}: the roles are {', '.join(ROLES)}")
+    if ledger_of(grant.account):
+        raise ValueError(f"{grant.account!r} is an account in one pool, and roles are of accounts, whatever the pool: "
+                         f"write {plain(grant.account)}")  # fmt: skip
     if grant.account and not all(grant.account.split("/")):
         raise ValueError(f"{grant.account!r} is not an account: write program/project, without a '/' at the ends")
     return grant

@@ -26,7 +26,7 @@ from mirab.service.desk.errors import DeskError, conflict, denied, invalid
 from mirab.service.desk.forms import check_word
 from mirab.service.desk.office import BRIEF, Office, audited
 from mirab.service.inbox import Entry
-from mirab.study.budgetedits import TermChange, difference, term_changes
+from mirab.study.budgetedits import OF_POOL, TermChange, difference, term_changes, term_word
 from mirab.study.budgethistory import BudgetConflictError, Draft, History, recorded
 from mirab.study.budgettext import value_text
 
@@ -43,13 +43,17 @@ WORDS = ("owner", "review", "hypothesis", "outcome", "closed")
 
 @dataclass(frozen=True, slots=True)
 class BudgetsNow:
-    """The tree in force, its version, and who changed it last ("" = nobody since the ledger began)."""
+    """The tree in force, its version, and who changed it last ("" = nobody since the ledger began).
+
+    `pools`: names of the cluster's pools, each of which may have shares of its own.
+    """
 
     budgets: Budgets
     version: str
     changed_at: Instant | None = None
     changed_by: str = ""
     why: str = ""
+    pools: tuple[str, ...] = ()
 
     @property
     def tree(self) -> dict[str, Any]:
@@ -66,6 +70,8 @@ def version_of(budgets: Budgets) -> str:
 def plain(budget: Budget) -> dict[str, Any]:
     """As in the cluster file."""
     told: dict[str, Any] = {"share": format_share(budget.share)}
+    if budget.pool_shares:
+        told["pool_shares"] = {pool: format_share(share) for pool, share in budget.pool_shares}
     told.update({name: getattr(budget, name) for name in WORDS if getattr(budget, name)})
     if budget.formerly:
         told["formerly"] = list(budget.formerly)
@@ -90,10 +96,12 @@ class BudgetCommands:
         """What is in force, and who decided it."""
         with self._office.live.reading() as state:
             budgets, history, now = state.budgets, self._changesets.history, state.now
+            pools = tuple(pool.name for pool in state.cluster.pools)
         made = [each for each in history.active() if each.effective_at <= now]
         if len(made) < 2:
-            return BudgetsNow(budgets, version_of(budgets))
-        return BudgetsNow(budgets, version_of(budgets), made[-1].effective_at, made[-1].author, made[-1].reason)
+            return BudgetsNow(budgets, version_of(budgets), pools=pools)
+        last = made[-1]
+        return BudgetsNow(budgets, version_of(budgets), last.effective_at, last.author, last.reason, pools)
 
     def set(self, who: Principal, budgets: Any, base_version: str, why: str) -> BudgetsNow:
         """Replace the tree. Accounts that it leaves out are closed: what they used stays accounted for.
@@ -103,8 +111,8 @@ class BudgetCommands:
             base_version: the version that the author saw; ``*`` = whatever is in force.
 
         Raises:
-            DeskError: no reason, no tree, shares of more than 100 % (named), another version in force, or a change of
-                what is not below an account of theirs.
+            DeskError: no reason, no tree, shares of more than 100 % (named), a share of a pool that is none, another
+                version in force, or a change of what is not below an account of theirs.
         """
         check_word("why", why, BRIEF)
         if not why.strip():
@@ -118,6 +126,7 @@ class BudgetCommands:
             changes = term_changes(state.budgets, after)
             check_rights(who, changes)
             check_past(who, state.budgets, after)
+            check_pools(state.budgets, after, state)
             if not changes:
                 return Entry()
             edits = tuple(difference(state.budgets, after))
@@ -205,7 +214,7 @@ def _carried(parent: str, budget: Budget, before: Budgets) -> Budget:
         children=children,
         formerly=budget.formerly or old.formerly,
         outcome=budget.outcome or old.outcome,
-        closed=budget.closed or ("" if budget.share else old.closed),
+        closed=budget.closed or ("" if budget.share or any(dict(budget.pool_shares).values()) else old.closed),
     )
 
 
@@ -244,6 +253,13 @@ def check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
             )
 
 
+def check_pools(before: Budgets, after: Budgets, state: State) -> None:
+    """Every pool that is named anew is one of the cluster; what was named before it lost the pool stands in no way."""
+    unknown = after.pools_unknown([pool.name for pool in state.cluster.pools], before.pools_named())
+    if unknown:
+        raise invalid(unknown)
+
+
 def check_past(who: Principal, before: Budgets, after: Budgets) -> None:
     """Who goes on for an account gets its work and its people's rights: that is for who divides what has them now."""
     known = before.heirs()
@@ -273,7 +289,8 @@ def _one(change: TermChange) -> str:
         if change.before is None:
             return f"{change.path} is new"
         return f"{change.path} is gone" if change.after is None else f"{change.before} is now {change.after}"
-    return f"{change.path} {change.term} {_value(change.term, change.before)} -> {_value(change.term, change.after)}"
+    term = term_word(change.term) if change.term.startswith(OF_POOL) else change.term
+    return f"{change.path} {term} {_value(change.term, change.before)} -> {_value(change.term, change.after)}"
 
 
 def _value(term: str, value: object) -> str:

@@ -12,7 +12,15 @@ from mirab.model.changesets import Changeset, ChildrenSet, applied
 from mirab.model.events import BudgetsChanged
 from mirab.model.units import AccountPath, Instant
 from mirab.service.auth.principal import Principal
-from mirab.service.desk.budgets import after_draft, check_past, check_rights, read_budgets, told, version_of
+from mirab.service.desk.budgets import (
+    after_draft,
+    check_past,
+    check_pools,
+    check_rights,
+    read_budgets,
+    told,
+    version_of,
+)
 from mirab.service.desk.changesets import Changesets, day
 from mirab.service.desk.errors import conflict, denied, invalid
 from mirab.service.desk.forms import check_word
@@ -91,6 +99,7 @@ class ChangesetCommands:
             raise invalid("it changes nothing: the budgets are as you want them")
         check_rights(who, changes)
         check_past(who, before, tree)
+        check_pools(before, tree, state)
         evidence = f" [on {made.evidence}]" if made.evidence else ""
         kept = self._changesets.keep(after)
         if made.effective_at > now:

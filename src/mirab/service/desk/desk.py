@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirab.core.state import State
-from mirab.model.events import WorkloadSubmitted
 from mirab.model.records import JobRow
 from mirab.model.units import Instant
 from mirab.service.auth.principal import Principal
@@ -24,6 +23,7 @@ from mirab.service.desk.portfolio import Portfolio
 from mirab.service.desk.rehearsal import DryRun, refused, rehearsed, told
 from mirab.service.desk.sandbox import Sandbox
 from mirab.service.desk.submit import Accepted, Submissions, SubmitReply
+from mirab.service.views.homes import home_of
 from mirab.service.views.waiting import names_of
 
 if TYPE_CHECKING:
@@ -87,9 +87,11 @@ class Desk:
                     if "reason" not in error.extra:
                         raise
                     return refused(error)
+                workload = made.jobs[0][0]
+                account, why = home_of(state, workload.account, workload.shape)
                 sandbox.begin(lambda: rehearsed(state, now, made.ids[0], made.facts))
-            asked = next(each.workload.shape for each in made.facts if isinstance(each, WorkloadSubmitted))
-            return told(sandbox.result(), names.asking(asked.gpus_per_node), made.notes)
+            notes = [*made.notes, *([why] if why else [])]
+            return told(sandbox.result(), names.asking(workload.shape.gpus_per_node), notes, account)
 
     def _check_takes_jobs(self) -> None:
         if self._submit_there:

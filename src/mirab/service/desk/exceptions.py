@@ -9,6 +9,7 @@ import structlog
 
 from mirab.core.shares import covers
 from mirab.core.state import State
+from mirab.model.accounts import Budgets, ledger_of, ledger_path, plain
 from mirab.model.events import (
     Event,
     ExemptionGranted,
@@ -295,6 +296,8 @@ def _check_dates(case: Case, now: Instant, longest: Duration) -> None:
 
 
 def _check_account(account: str, state: State) -> None:
+    if ledger_of(account):
+        raise invalid(f"exceptions are of an account, whatever the pool: name {plain(account)}, not {account}")
     budget = state.budgets.find(account) if account else None
     if budget is None:
         raise not_found(f"there is no account {account or 'named'}: `mirab share` shows those there are")
@@ -318,7 +321,7 @@ def _check_share(case: Case, state: State) -> None:
     if not 0 < case.share <= WHOLE:
         raise invalid("an extra share is more than 0% and at most 100% of the cluster")
     if not case.donor:
-        left = WHOLE - sum(budget.share for budget in state.budgets.roots)
+        left = max(WHOLE - sum(budget.share for budget in tree.roots) for tree in _trees(state))
         if case.share > left:
             raise invalid(f"{format_share(case.share)} is more than what is assigned to nobody, {format_share(left)}: "
                           "name a donor")  # fmt: skip
@@ -326,9 +329,20 @@ def _check_share(case: Case, state: State) -> None:
     _check_account(case.donor, state)
     if covers(case.donor, case.account) or covers(case.account, case.donor):
         raise invalid(f"{case.donor} cannot give to {case.account}: one lies below the other")
-    held = state.accounts[AccountPath(case.donor)].share
+    held = max(state.accounts[path].share for path in _in_ledgers(case.donor, state))
     if case.share > held:
         raise invalid(f"{case.donor} has {format_share(held)} of the cluster, less than {format_share(case.share)}")
+
+
+def _trees(state: State) -> list[Budgets]:
+    """The shares of each ledger: an extra share holds in every one, within what is there to give."""
+    return [each.budgets for each in state.budgets.ledgers([pool.name for pool in state.cluster.pools])]
+
+
+def _in_ledgers(account: str, state: State) -> list[AccountPath]:
+    """The account in every ledger."""
+    names = [each.name for each in state.budgets.ledgers([pool.name for pool in state.cluster.pools])]
+    return [path for name in names if (path := ledger_path(name, account)) in state.accounts]
 
 
 def _check_node(case: Case, state: State) -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mirab.core.state import State
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, ledger_of
+from mirab.model.accounts import plain as account_path
 from mirab.model.units import DAY, HOUR, Duration, Instant
 from mirab.service.desk.budgets import plain, read_budgets, successor
 from mirab.service.desk.cases import RESERVATION, ROLLOUT, Cases
@@ -29,18 +30,24 @@ def _tree(wanted: Any, present: Budgets) -> Budgets:
     if not isinstance(wanted, Shares):
         return read_budgets(wanted)
     tree = {budget.name: plain(budget) for budget in present.roots}
-    for path, share in wanted.items():
+    for account, share in wanted.items():
+        path, pool = account_path(account), ledger_of(account)
         if present.find(path) is None:
             raise not_found(f"there is no account {path[:80]}: `mirab share` shows those there are")
         node: dict[str, Any] = {"children": tree}
         for name in path.split("/"):
             node = node["children"][name]
-        node["share"] = share
+        if not pool:
+            node["share"] = share
+        elif share == "none":
+            node.get("pool_shares", {}).pop(pool, None)
+        else:
+            node.setdefault("pool_shares", {})[pool] = share
     return read_budgets(tree)
 
 
 class Shares(dict[str, str]):
-    """Account -> its share of its parent, as text."""
+    """Account -> its share of its parent, as text; of one pool for ``h100:vision``, where ``none`` takes it away."""
 
 
 class Portfolio:
@@ -83,6 +90,9 @@ class Portfolio:
         after = successor(present, tree, now)
         if lost := left_out(present, tree, after):
             raise invalid(left_out_told(lost, day(now)))
+        unknown = after.pools_unknown([pool.name for pool in cluster.pools], present.pools_named())
+        if unknown:
+            raise invalid(unknown)
         if after == present:
             raise invalid("it changes nothing: the budgets are as you want them")
         return self._begun(Asked(present, after, policy, cluster, days * DAY, self._since(now)), now)

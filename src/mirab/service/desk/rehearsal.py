@@ -22,7 +22,10 @@ from mirab.study.formats import Names
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What would be decided now. `decision`: ``start``, ``wait`` or ``reject``; `reason`: as JSON, with numbers."""
+    """What would be decided now. `decision`: ``start``, ``wait`` or ``reject``; `reason`: as JSON, with numbers.
+
+    `account`: who would be charged, with the pool before it where that has shares of its own.
+    """
 
     decision: str
     sentence: str
@@ -30,6 +33,7 @@ class DryRun:
     nodes: tuple[NodeName, ...] = ()
     protected_until: Instant | None = None
     notes: tuple[str, ...] = ()
+    account: str = ""
 
 
 class _Once:
@@ -81,11 +85,11 @@ def _reason(state: State, workload: WorkloadId) -> Reason | None:
     return None if pending is None else reason_of_pending(pending)
 
 
-def told(found: dict[str, Any], names: Names, notes: Sequence[str]) -> DryRun:
+def told(found: dict[str, Any], names: Names, notes: Sequence[str], account: str) -> DryRun:
     """The outcome with its sentence."""
     reason = found["reason"]
     sentence = words.sentence(decode(reason), names) if reason else "it waits for the next decision"
-    return DryRun(sentence=sentence, notes=tuple(notes), **found)
+    return DryRun(sentence=sentence, notes=tuple(notes), account=account, **found)
 
 
 def refused(error: DeskError) -> DryRun:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from mirab.core.caps import too_large
 from mirab.core.charge import pools_for
 from mirab.core.state import State
+from mirab.model.accounts import ledger_of, plain
 from mirab.model.codec import encode
 from mirab.model.reasons import NeverFits, UnknownAccount
 from mirab.model.records import JobSpec
@@ -132,6 +133,12 @@ def account_for(text: str, who: Principal, state: State) -> AccountPath:
         DeskError: it does not exist or takes no work (the nearest is named), or they may not submit for it.
     """
     account = AccountPath(text or _only_account(who, state))
+    if pool := ledger_of(account):
+        mine = plain(account)
+        raise invalid(
+            f"{account} is what {mine} has of pool {pool}: submit for {mine}, and name the type of GPU to be "
+            "charged there"
+        )
     if is_closed(state, account) or (not state.is_open(account) and state.policy.unknown_accounts != "zero"):
         raise _unknown(account, who, state)
     if not _is_path(account):

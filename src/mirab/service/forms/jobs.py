@@ -182,3 +182,6 @@ class DryRun(Reply):
     nodes: list[str] = []
     protected_until: Moment | None = None
     notes: list[str] = []
+    account: Annotated[
+        str, Field(description="Who would be charged; where the pool has shares of its own, h100:vision.")
+    ] = ""

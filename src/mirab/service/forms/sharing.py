@@ -25,8 +25,9 @@ class ShareUser(Reply):
 class ShareAccount(Reply):
     """An account of the tree: what it is promised and what it got, in GPU-hours of the window."""
 
-    path: str
-    share: Annotated[float, Field(description="Of the whole cluster, 0 to 1.")]
+    path: Annotated[str, Field(description="With its pool before it where that has shares of its own: h100:vision.")]
+    ledger: Annotated[str, Field(description="That pool; '' = the main tree.")] = ""
+    share: Annotated[float, Field(description="Of all that its tree is about, 0 to 1: the cluster, or the pool.")]
     used_h: float = 0
     par_h: Annotated[
         float, Field(description="The part of the window before the account's first day, counted as delivered.")
@@ -56,14 +57,29 @@ class ShareAccount(Reply):
     hypothesis: str = ""
 
 
+class ShareLedger(Reply):
+    """A tree of shares: the main one, or that of a pool that has shares of its own."""
+
+    name: Annotated[str, Field(description="The pool's; '' = the main one.")]
+    pools: list[str]
+    gpus: Annotated[int, Field(description="Installed.")] = 0
+    units: Annotated[float, Field(description="Installed, in GPUs of weight 1.")] = 0
+    schedulable: Annotated[float, Field(description="Of these, what may be used now.")] = 0
+
+
 class Shares(Reply):
     accounts: list[ShareAccount]
+    ledgers: Annotated[list[ShareLedger], Field(description="Empty where no pool has shares of its own.")] = []
 
 
 class BudgetNode(Request):
     """One account's budget, as in the cluster file."""
 
     share: Annotated[ShareText, Field(description="Of its parent.")]
+    pool_shares: Annotated[
+        dict[Name, ShareText],
+        Field(max_length=100, description="Of single pools: pool -> share of what its parent has of that pool."),
+    ] = {}
     children: Annotated[dict[Name, BudgetNode], Field(max_length=10_000)] = {}
     owner: Sentence = ""
     review: Sentence = ""
@@ -91,3 +107,4 @@ class BudgetTree(Reply):
     changed_at: Moment | None = None
     changed_by: str = ""
     why: str = ""
+    pools: Annotated[list[str], Field(description="The cluster's, each of which may have shares of its own.")] = []

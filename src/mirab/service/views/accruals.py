@@ -98,7 +98,7 @@ class Accruals:
             if stop == mark:
                 self._mark(mark)
             if turn is not None and turn <= stop:
-                where.ledger.turn(where.clock)
+                where.turn()
         where.clock = max(where.clock, now)
 
     def _mark(self, now: Instant) -> None:
@@ -154,13 +154,13 @@ class Accruals:
             facts_of.NodeDegraded: lambda fact: self._health(fact.node, False),
             facts_of.NodeDown: lambda fact: self._health(fact.node, False),
             facts_of.NodeUp: lambda fact: self._health(fact.node, True),
-            facts_of.BudgetsChanged: lambda fact: self.where.ledger.set_budgets(fact.budgets, self.where.clock),
+            facts_of.BudgetsChanged: lambda fact: self.where.set_budgets(fact.budgets),
             facts_of.PolicyChanged: self._policy,
             facts_of.ClusterChanged: self._grown,
             facts_of.ReservationApproved: self._reserved,
             facts_of.ReservationCancelled: lambda fact: self.where.cancel_reservation(fact.reservation_id),
-            facts_of.ExemptionGranted: lambda fact: self.where.ledger.grant(fact.exemption, self.where.clock),
-            facts_of.ExemptionRevoked: lambda fact: self.where.ledger.revoke(fact.exemption_id, self.where.clock),
+            facts_of.ExemptionGranted: lambda fact: self.where.grant(fact.exemption),
+            facts_of.ExemptionRevoked: lambda fact: self.where.revoke(fact.exemption_id),
         }
 
     def _submitted(self, fact: facts_of.WorkloadSubmitted) -> None:

@@ -9,6 +9,7 @@ from math import inf
 from mirab.core.shares import Account, parting
 from mirab.core.state import State
 from mirab.model.units import Charge, Instant, WorkloadId
+from mirab.service.views import homes
 
 SHOWN = 3
 """So many of those ahead are named."""
@@ -34,10 +35,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Accounts that go before one's own (the first few), and one's own; how many there are before it in all."""
+    """Accounts that go before one's own (the first few), and one's own; how many there are before it in all.
+
+    `pools`: those that they compete for, where pools have shares of their own; None = all.
+    """
 
     shown: tuple[Standing, ...]
     ahead: int
+    pools: tuple[int, ...] | None = None
 
     @property
     def mine(self) -> Standing:
@@ -45,12 +50,17 @@ class Order:
 
 
 def order(state: State, account: Account, now: Instant) -> Order:
-    """Owed leaves first, then by the ratios down the paths: the order of `mirab.core.ordering`."""
-    leaves = [leaf for leaf in state.accounts.values() if leaf.leaf and leaf.waiting and leaf is not account]
+    """Owed leaves first, then by the ratios down the paths: the order of `mirab.core.ordering`, in one ledger."""
+    window = account.window
+    leaves = [
+        leaf
+        for leaf in state.accounts.values()
+        if leaf.leaf and leaf.waiting and leaf is not account and leaf.window is window
+    ]
     keys = {leaf: _key(leaf, now) for leaf in (*leaves, account)}
     ahead = sorted((leaf for leaf in leaves if keys[leaf] < keys[account]), key=keys.__getitem__)
     shown = tuple(_standing(state, leaf, now) for leaf in ahead[:SHOWN])
-    return Order((*shown, _standing(state, account, now, mine=True)), len(ahead))
+    return Order((*shown, _standing(state, account, now, mine=True)), len(ahead), homes.pools_of(state, account.path))
 
 
 def _key(leaf: Account, now: Instant) -> tuple[object, ...]:

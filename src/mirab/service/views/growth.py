@@ -8,7 +8,6 @@ from mirab.model.accounts import Budgets
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
 from mirab.model.units import NodeName
-from mirab.study.demand import Asks
 from mirab.study.subjects import Job
 from mirab.study.whereabouts import Whereabouts
 
@@ -19,23 +18,26 @@ def grown(old: Whereabouts, cluster: Cluster, sick: Iterable[str]) -> Whereabout
     """The same workloads, runs and leaves on the larger cluster."""
     new = Whereabouts(Trace((), cluster, NOBODY, starts_at=old.clock))
     new.ledger, new.jobs, new.runs, new.reservations = old.ledger, old.jobs, old.runs, old.reservations
-    asks = Asks(cluster)
     for node in sick:
         new.usage.set_health(NodeName(node), up=False)
     for run in new.runs.values():
         new.usage.pools[run.pool].take(run.start.allocation)
+    new.ledger.set_cluster(cluster, new.usage.charge_capacity(), new.clock)
     for job in new.jobs.values():
-        _ask_again(new, job, asks)
+        _ask_again(new, job)
     new.ledger.set_capacity(new.usage.charge_capacity(), new.clock)
     return new
 
 
-def _ask_again(where: Whereabouts, job: Job, asks: Asks) -> None:
+def _ask_again(where: Whereabouts, job: Job) -> None:
     """Its demand, by the pools that would do now; what runs keeps the rate that it was started with."""
-    before, after = job.ask, asks.of(job.workload.shape)
+    before = job.ask
+    leaf, after = where.place(job, job.run)
     wanted = job.waiting or job.run is not None
     if wanted:
         _want(where, job, -1)
+    if leaf is not job.leaf:
+        where.transfer(job, leaf)
     job.ask = after
     if job.waiting:
         if before.charged:

@@ -10,9 +10,10 @@ from mirab.core.shares import covers
 from mirab.model.accounts import Budgets
 from mirab.model.policy import DRAIN_PAUSE
 from mirab.model.resources import Cluster
-from mirab.model.units import HOUR, UNIT, WHOLE, Instant, format_duration, format_share, plural
+from mirab.model.units import HOUR, UNIT, Instant, format_duration, format_share, plural
 from mirab.service.desk.cases import GRANTED, RESERVATION, Case
 from mirab.service.views.moments import iso
+from mirab.study.exceptions import extra_units
 
 Part: TypeAlias = dict[str, Any]
 
@@ -37,12 +38,12 @@ class Cost:
 
 def cost(case: Case, cluster: Cluster, budgets: Budgets, now: Instant) -> Cost:
     """What the case costs whom, by the budgets and the cluster of now."""
-    rate = _rate(case, cluster)
+    rate = _rate(case, cluster, budgets)
     if rate is None:
         return Cost(None, None, None, told=_UNSET.get(case.kind, "it sets nothing aside"))
     held = max(0, min(now, case.end) - case.begin) if case.state == GRANTED else 0
     whole = rate * (case.end - case.begin) / HOUR
-    payers = _payers(case, budgets, whole)
+    payers = _payers(case, cluster, budgets, whole)
     return Cost(rate, whole, rate * held / HOUR, payers, _told(case, rate))
 
 
@@ -55,10 +56,10 @@ _UNSET = {
 }
 
 
-def _rate(case: Case, cluster: Cluster) -> float | None:
+def _rate(case: Case, cluster: Cluster, budgets: Budgets) -> float | None:
     """GPUs that it sets aside at a time."""
     if case.kind == "extra-share":
-        return case.share * cluster.charge_units / UNIT / WHOLE
+        return extra_units(case.share, case.donor, cluster, budgets)
     if case.kind == RESERVATION:
         weights = [pool.weight for pool in cluster.pools if case.pool in ("", pool.name) and pool.slots_per_node]
         return case.nodes * case.gpus_per_node * max(weights, default=UNIT) / UNIT
@@ -68,13 +69,20 @@ def _rate(case: Case, cluster: Cluster) -> float | None:
     return None
 
 
-def _payers(case: Case, budgets: Budgets, whole: float) -> dict[str, float]:
+def _tree_of(case: Case, cluster: Cluster, budgets: Budgets) -> Budgets:
+    """The shares that hold where it sets something aside: those of its pool, if it has shares of its own."""
+    pool = next((pool.name for pool in cluster.pools if case.node in pool.nodes), case.pool) if case.node else case.pool
+    ledgers = budgets.ledgers([pool.name for pool in cluster.pools])
+    return next((ledger.budgets for ledger in ledgers if ledger.name == pool), ledgers[0].budgets)
+
+
+def _payers(case: Case, cluster: Cluster, budgets: Budgets, whole: float) -> dict[str, float]:
     """The donor; for a reservation and a paused drain all others in proportion to what they are promised."""
     if case.kind == "extra-share":
         return {case.donor: whole} if case.donor else {}
     others = {
         path: share
-        for path, budget, share in budgets.walk()
+        for path, budget, share in _tree_of(case, cluster, budgets).walk()
         if not budget.children and share and not covers(case.account, path)
     }
     promised = sum(others.values())

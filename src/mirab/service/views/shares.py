@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NamedTuple
@@ -11,10 +11,11 @@ from mirab.core.queues import User
 from mirab.core.runs import Run
 from mirab.core.shares import REST, Account, compared, covers
 from mirab.core.state import State
-from mirab.model.accounts import Budget, Budgets
+from mirab.model.accounts import Budget, Budgets, ledger_of, ledger_path, plain
 from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, Instant, UserName, WorkloadId
 from mirab.service.forecaster import Batch
-from mirab.service.forms.sharing import ShareAccount, ShareUser
+from mirab.service.forms.sharing import ShareAccount, ShareLedger, ShareUser
+from mirab.service.views import homes
 from mirab.service.views.accruals import Got
 from mirab.service.views.moments import iso
 
@@ -47,7 +48,7 @@ class Crowd:
 class Line:
     """One account as it stands, in numbers of the core.
 
-    `par`: the part of `used` that was never charged; `share_gpus`: its share of the GPUs that are installed.
+    `par`: the part of `used` that was never charged; `share_gpus`: its share of the GPUs that its ledger has.
     """
 
     account: Account
@@ -62,18 +63,22 @@ class Line:
 def lines(state: State, now: Instant, below: str | None = None) -> list[Line]:
     """Every account that is open or has something, parents first; with `below`, it and those under it.
 
-    Their users are listed where they are `USERS_MOST` at most: of a large tree ask for a part.
+    Where pools have shares of their own the main tree comes first, then those of the pools; an account named without
+    its pool is meant in all of them. Their users are listed where they are `USERS_MOST` at most: of a large tree ask
+    for a part.
     """
-    wanted = [account for path, account in state.accounts.items() if below is None or covers(below, path)]
+    wanted = [account for path, account in state.accounts.items() if below is None or _below(below, path)]
+    if state.divided:
+        wanted.sort(key=lambda account: homes.order_of(state, account.path))
     crowds = _crowds(state, now)
-    gpus = sum(pool.gpus_per_node * len(pool.nodes) for pool in state.cluster.pools)
+    gpus = {name: _gpus(state, ledger.pools) for name, ledger in state.ledgers.items()}
     with_users = sum(len(account.users) for account in wanted) <= USERS_MOST
     runs = _runs_by_user(state) if with_users else {}
     found = []
     for account in wanted:
         crowd = crowds.get(account, Crowd())
         crowd.committed += account.held
-        own = account.share / WHOLE * gpus
+        own = account.share / WHOLE * gpus[ledger_of(account.path)]
         line = Line(account, account.used(now), account.par(now), account.promised(now), crowd, own)
         if _shown(state, line, now):
             line.users = list(_users(account, runs, state, now)) if with_users else []
@@ -81,11 +86,20 @@ def lines(state: State, now: Instant, below: str | None = None) -> list[Line]:
     return found
 
 
+def _gpus(state: State, numbers: Sequence[int]) -> int:
+    pools = [state.cluster.pools[number] for number in numbers]
+    return sum(pool.gpus_per_node * len(pool.nodes) for pool in pools)
+
+
+def _below(above: str, path: str) -> bool:
+    return covers(above, path if ledger_of(above) else plain(path))
+
+
 def _shown(state: State, line: Line, now: Instant) -> bool:
-    path = line.account.path
-    if path.rpartition("/")[2] != REST and state.is_open(path):
+    path, window = line.account.path, line.account.window
+    if path.rpartition("/")[2] != REST and state.is_open(plain(path)) and state.ledgers[ledger_of(path)].pools:
         return True
-    return not line.crowd.empty or line.account.usage.between(state.window.at(now)[0], now) > 0
+    return not line.crowd.empty or line.account.usage.between(window.at(now)[0], now) > 0
 
 
 def _crowds(state: State, now: Instant) -> dict[Account, Crowd]:
@@ -132,7 +146,7 @@ def _users(account: Account, runs: Mapping[User, list[Run]], state: State, now: 
         for run in runs.get(user, ()):
             _add_run(crowd, run, state, now)
         crowd.committed += user.held
-        used = max(0, user.usage.between(state.window.at(now)[0], now))
+        used = max(0, user.usage.between(account.window.at(now)[0], now))
         if used or not crowd.empty:
             yield user.name, used, crowd
 
@@ -161,6 +175,25 @@ def next_starts(state: State, batch: Batch, now: Instant) -> dict[str, Next]:
     return found
 
 
+def ledgers(state: State) -> list[ShareLedger]:
+    """The ledgers and what is in them, the main one first; none where there is but one."""
+    if not homes.divided(state):
+        return []
+    found = sorted(state.ledgers.values(), key=lambda each: homes.order_of(state, ledger_path(each.name, "")))
+    return [_ledger(state, each.name, each.pools) for each in found if each.pools]
+
+
+def _ledger(state: State, name: str, numbers: Sequence[int]) -> ShareLedger:
+    pools = [state.cluster.pools[number] for number in numbers]
+    return ShareLedger(
+        name=name,
+        pools=[pool.name for pool in pools],
+        gpus=sum(pool.slots for pool in pools if pool.gpus_per_node),
+        units=sum(pool.charge_units for pool in pools) / UNIT,
+        schedulable=state.schedulable(numbers) / UNIT,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What is known of accounts beside where they stand. Without `got`, owed and delivered are absent.
@@ -180,7 +213,7 @@ def told(found: Iterable[Line], seen: Evidence) -> list[ShareAccount]:
     terms = {str(path): budget for path, budget, _ in seen.budgets.walk()}
     return [
         _told(line, None if sums is None else sums.get(line.account.path, NOTHING)).model_copy(
-            update=_beside(line.account.path, terms.get(line.account.path), seen)
+            update=_beside(line.account.path, terms.get(plain(line.account.path)), seen)
         )
         for line in found
     ]
@@ -217,6 +250,7 @@ def _told(line: Line, got: Got | None) -> ShareAccount:
     ratio = compared(line.used + crowd.committed, line.promised)
     return ShareAccount(
         path=account.path,
+        ledger=ledger_of(account.path),
         share=account.share / WHOLE,
         used_h=hours(max(0, line.used - line.par)),
         par_h=hours(line.par),

@@ -121,9 +121,9 @@ class Views:
             now = self._now(state)
             found = shares.lines(state, now, path)
             nexts = shares.next_starts(state, self.answers.forecaster.latest, now)
-            budgets = state.budgets
+            budgets, ledgers = state.budgets, shares.ledgers(state)
         seen = shares.Evidence(self.ledger.got(now), self.ledger.debts(now), nexts, budgets)
-        return Shares(accounts=shares.told(found, seen))
+        return Shares(accounts=shares.told(found, seen), ledgers=ledgers)
 
     def trend(self, path: str | None) -> dict[str, Any] | None:
         """Owed and delivered hour by hour, and when debts age out of the window; None = there is no such account."""

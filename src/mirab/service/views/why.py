@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirab.core.queues import Pending
 from mirab.core.state import State
+from mirab.model.accounts import plain
 from mirab.model.codec import decode, encode
 from mirab.model.reasons import BehindOwn, BlockedBehind, HoldTaken, Reason, SavingUp, ShareSpent
 from mirab.model.records import JobRow, JobState
@@ -21,6 +22,7 @@ from mirab.service.desk.holding import hold_of
 from mirab.service.desk.sandbox import Sandbox
 from mirab.service.evidence import Blocker, Contender, LedgerEntry, WhatIf, WhyAnswer
 from mirab.service.forecaster import Forecaster
+from mirab.service.views import homes
 from mirab.service.views.contenders import Order, Standing, order
 from mirab.service.views.moments import iso
 from mirab.service.views.rehearsals import looked
@@ -51,7 +53,7 @@ NEXT = "nothing that is known keeps it: the next decision looks at it"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the state says of a job that waits, taken while it was held."""
+    """What the state says of a job that waits, taken while it was held. `home`: why it is in the ledger it is in."""
 
     now: Instant
     names: Names
@@ -60,6 +62,7 @@ class Seen:
     head_reason: Reason | None
     before: tuple[WorkloadId, ...]
     order: Order | None
+    home: str = ""
 
 
 class WhyView:
@@ -101,12 +104,14 @@ class WhyView:
         answer = WhyAnswer(
             id=row.id, state=row.state.value, at=iso(now),
             headline=blockers[0].fact if blockers else NEXT, blockers=blockers,
-            ahead=[] if seen.order is None else [self._contender(each, now) for each in seen.order.shown],
+            ahead=[] if (among := seen.order) is None else [self._contender(each, now, among) for each in among.shown],
+            charged_to=seen.home,
         )  # fmt: skip
         return answer if found is None else self._with_rehearsals(answer, found, seen)
 
-    def _contender(self, each: Standing, now: Instant) -> Contender:
-        count, entries = self._forecaster.entries(AccountPath(each.path.removesuffix("/*")), now, ENTRIES)
+    def _contender(self, each: Standing, now: Instant, among: Order) -> Contender:
+        account = plain(each.path).removesuffix("/*")
+        count, entries = self._forecaster.entries(AccountPath(account), now, ENTRIES, among.pools)
         return Contender(
             account=each.path, ratio=None if isinf(each.ratio) else round(each.ratio, 4),
             used_h=hours(max(0, each.used - each.par)), par_h=hours(each.par),
@@ -193,10 +198,11 @@ def look(state: State, job_id: str, now: Instant) -> Seen | None:
         return None
     names = names_of(state).asking(pending.workload.shape.gpus_per_node)
     head = pending.queue.head
+    _, home = homes.home_of(state, pending.workload.account, pending.workload.shape)
     before = tuple(each.workload.id for each in pending.queue.entries[: min(ahead_of(pending), AHEAD_NAMED)])
     return Seen(
         now, names, reason_of_pending(pending), head.workload.id,
-        None if head.waiting is None else head.waiting.reason, before, _order(state, pending, now),
+        None if head.waiting is None else head.waiting.reason, before, _order(state, pending, now), home,
     )  # fmt: skip
 
 

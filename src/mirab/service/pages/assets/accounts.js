@@ -4,15 +4,15 @@ import { get, getIfThere } from "/assets/api.js";
 import { trendChart } from "/assets/charts.js";
 import { el } from "/assets/dom.js";
 import { ABSENT, count, hours, plural, ratio, share } from "/assets/format.js";
-import { accountLink, address, bar, empty, facts, jobLink, link, note, section, table, time } from "/assets/parts.js";
+import { accountLink, address, bar, empty, facts, jobLink, link, note, plain, poolOf, section, table, termWord, time } from "/assets/parts.js";
 
 export default { title: (data, { name }) => name || "Accounts", load, view };
 
 async function load({ name }) {
   const [shares, budgets, trend, history] = await Promise.all([
     get(name ? `share/${encodeURIComponent(name).replaceAll("%2F", "/")}` : "share"), get("budgets"),
-    getIfThere("trend", { account: name }), get("budgets/history", { account: name, latest: LATEST })]);
-  return { accounts: shares.accounts, terms: termsOf(budgets.budgets), trend, budgets, decided: history.changesets };
+    getIfThere("trend", { account: name }), get("budgets/history", { account: name && plain(name), latest: LATEST })]);
+  return { accounts: shares.accounts, ledgers: shares.ledgers, terms: termsOf(budgets.budgets), trend, budgets, decided: history.changesets };
 }
 
 const LATEST = 8;
@@ -36,10 +36,31 @@ function tree(data, { width }) {
   return el("div", null,
     el("h1", null, "Accounts"),
     el("p", { class: "lede" }, lede(data)),
-    data.accounts.length ? rows(data, data.accounts, "The tree of accounts") : empty("There is no account."),
+    data.accounts.length ? trees(data) : empty("There is no account."),
     section("Owed and charged, all accounts", trendChart(data.trend?.steps ?? [], width, "GPUs owed and charged over the window, hour by hour, of all accounts")),
     section("Who decided", decisions(data.decided)),
     section("How the ratio comes about", note(EXPLAINED), formulas(data.accounts)));
+}
+
+/** The main tree, then one for each pool that has shares of its own, with what is in it. */
+function trees(data) {
+  if (!data.ledgers?.length) {
+    return rows(data, data.accounts, "The tree of accounts");
+  }
+  const pools = [...new Set(data.accounts.map((each) => poolOf(each.path)))];
+  return el("div", null, pools.map((pool) => {
+    const heading = poolHeading(pool, data.ledgers.find((each) => each.name === pool));
+    return section(heading, rows(data, data.accounts.filter((each) => poolOf(each.path) === pool), `The tree of accounts: ${heading}`));
+  }));
+}
+
+/** `Pool h100, 16 GPUs`; with what may be used of them, if not all. */
+function poolHeading(pool, ledger) {
+  if (!ledger) {
+    return `Pool ${pool}, which has no shares of its own any more`;
+  }
+  const usable = ledger.schedulable < ledger.units ? `, ${share(ledger.schedulable / ledger.units)} of which may be used now` : "";
+  return `${pool ? `Pool ${pool}` : `All other pools (${ledger.pools.join(", ")})`}, ${plural(ledger.gpus, "GPU")}${usable}`;
 }
 
 const EXPLAINED = "The lowest ratio goes first. Below 1 an account has had less than its share: it is owed, and nobody stops its runs but a drain.";
@@ -65,7 +86,7 @@ const COLUMNS = [{ name: "Account", lead: true }, { name: "Share", right: true }
 function rows({ terms, trend }, accounts, caption) {
   const top = Math.min(...accounts.map((each) => depth(each.path)));
   return table(caption, COLUMNS, accounts.map((each) => {
-    const term = terms.get(each.path) ?? {};
+    const term = terms.get(plain(each.path)) ?? {};
     const debt = trend?.debts?.[each.path];
     const level = depth(each.path) - top;
     return { key: each.path, cells: [
@@ -73,7 +94,7 @@ function rows({ terms, trend }, accounts, caption) {
       share(each.share), hours(each.used_h), hours(each.owed_h), hours(each.delivered_h), hours(each.debt_h),
       debt && debt.debt_h >= 0.05 ? time(debt.gone_by) : ABSENT, ratioText(each), bar(each.ratio, 1, 2),
       count(each.running_gpus),
-      each.waiting_jobs ? link(address("/queue", { show: "waiting", account: each.path }), count(each.waiting_jobs)) : "0",
+      each.waiting_jobs ? link(address("/queue", { show: "waiting", account: plain(each.path) }), count(each.waiting_jobs)) : "0",
       each.next_start ? time(each.next_start) : each.waiting_jobs ? ABSENT : "", term.owner ?? "", review(term)] };
   }), "accounts pairs");
 }
@@ -126,7 +147,7 @@ function changed({ term, before, after }) {
   if (term === "account") {
     return before === null ? "is new" : after === null ? "is gone" : `was ${before}`;
   }
-  const word = term.replaceAll("_", " ");
+  const word = termWord(term);
   return before === null ? `${word} ${after}, new` : `${word} ${before || ABSENT} → ${after || ABSENT}`;
 }
 
@@ -166,21 +187,21 @@ function one(data, { name, width }) {
   if (!account) {
     return el("div", null, el("h1", null, name), empty("It has no share any more, and nothing runs or waits."));
   }
-  const term = data.terms.get(name) ?? {};
+  const term = data.terms.get(plain(name)) ?? {};
   const debt = data.trend?.debts?.[name];
-  const below = data.accounts.slice(1);
+  const [below, elsewhere] = [true, false].map((here) => data.accounts.slice(1).filter((each) => (poolOf(each.path) === poolOf(account.path)) === here));
   return el("div", null,
     above(name),
     el("h1", null, name),
     el("p", { class: "lede" }, standing(account)),
     section("What it was promised and got", facts([
-      ["Share of the cluster", share(account.share)], ["Used", `${hours(account.used_h)} GPU-h`],
+      [poolOf(account.path) ? `Share of pool ${poolOf(account.path)}` : data.ledgers?.length ? "Share of all other pools" : "Share of the cluster", share(account.share)], ["Used", `${hours(account.used_h)} GPU-h`],
       ["Owed", account.owed_h === null ? "still being added up" : `${hours(account.owed_h)} GPU-h`],
       ["Delivered", account.delivered_h === null ? "" : `${hours(account.delivered_h)} GPU-h`],
       ["Debt", account.debt_h === null ? "" : `${hours(account.debt_h)} GPU-h`],
       ["Debt leaves the window", debt && debt.debt_h >= 0.05 ? el("span", null, "from ", time(debt.leaves_from), " on, all of it by ", time(debt.gone_by), " if nothing is paid") : ""],
       ["Running", `${plural(account.running_gpus, "GPU")}${borrowed(account)}`],
-      ["Waiting", link(address("/queue", { show: "waiting", account: name }), `${plural(account.waiting_jobs, "job")} for ${plural(account.waiting_gpus, "GPU")}`)],
+      ["Waiting", link(address("/queue", { show: "waiting", account: plain(name) }), `${plural(account.waiting_jobs, "job")} for ${plural(account.waiting_gpus, "GPU")}`)],
       ["Next opportunity", opportunity(account)],
       ["Owner", term.owner], ["Review", term.review ? review(term) : ""], ["Hypothesis", term.hypothesis],
       ["At its last review", term.outcome]])),
@@ -188,8 +209,9 @@ function one(data, { name, width }) {
     section("Over time", trendChart(data.trend?.steps ?? [], width, `GPUs owed to and charged by ${name} over the window, hour by hour`)),
     section("Who decided", decisions(data.decided)),
     below.length ? section("Below it", rows(data, below, `Accounts below ${name}`)) : null,
+    elsewhere.length ? section("In pools with shares of their own", rows(data, elsewhere, `${name} in pools with shares of their own`)) : null,
     account.users.length ? section("Its users", users(account)) : null,
-    el("p", null, link(address("/queue", { account: name }), "Its jobs"), " · ",
+    el("p", null, link(address("/queue", { account: plain(name) }), "Its jobs"), " · ",
       link(address("/decisions", { about: name }), "What was decided about it")));
 }
 

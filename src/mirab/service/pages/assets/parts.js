@@ -11,6 +11,16 @@ export const nodeLink = (name) => el("a", { href: path("nodes", name) }, name);
 export const accountLink = (name, text = name) => el("a", { href: path("accounts", name), class: "word" },
   text.split("/").flatMap((part, place) => (place ? ["/", el("wbr"), part] : [part])));
 
+/** The account whatever its pool: `vision` of `h100:vision`; and that pool, "" = the main tree. */
+export const plain = (name) => name.slice(name.lastIndexOf(":") + 1);
+export const poolOf = (name) => name.slice(0, Math.max(0, name.lastIndexOf(":")));
+
+const OF_POOL = "pool_shares.";
+/** A term of a budget as people read it: `share of pool h100`. */
+export const termWord = (term) => (term.startsWith(OF_POOL) ? `share of pool ${term.slice(OF_POOL.length)}` : term.replaceAll("_", " "));
+/** The account whose share a change is about, `h100:vision` for that of one pool; null = it is about something else. */
+export const shareOf = ({ account, term }) => (term === "share" ? account : term.startsWith(OF_POOL) ? `${term.slice(OF_POOL.length)}:${account}` : null);
+
 /** An address of this site with other filters; what is empty is left out. */
 export function address(base, query) {
   const search = new URLSearchParams();

@@ -3,7 +3,7 @@
 import { get, Problem } from "/assets/api.js";
 import { el, svg } from "/assets/dom.js";
 import { ABSENT, count, hours, plural, share, span } from "/assets/format.js";
-import { accountLink, address, empty, link, note, section, table } from "/assets/parts.js";
+import { accountLink, address, empty, link, note, plain, poolOf, section, shareOf, table, termWord } from "/assets/parts.js";
 
 export default { title: () => "What if", load, view, again: ({ trial, kept }) => (trial ?? kept)?.state === "running" };
 
@@ -21,8 +21,9 @@ async function load({ query }) {
   const wanted = new Map(query.getAll("share").map((each) => [each.slice(0, each.lastIndexOf("=")), each.slice(each.lastIndexOf("=") + 1)]));
   const days = query.get("days") ?? "30";
   const budgets = await get("budgets");
-  const present = rows(budgets.budgets);
-  const changed = present.filter((each) => wanted.has(each.path) && number(wanted.get(each.path)) !== each.share);
+  const pools = budgets.pools ?? [];
+  const present = [...rows(budgets.budgets), ...(pools.length > 1 ? pools : []).flatMap((pool) => poolRows(budgets.budgets, pool))];
+  const changed = present.filter((each) => wanted.has(each.path) && (each.usual || number(wanted.get(each.path)) !== each.share));
   const asked = changed.map((each) => `${each.path}=${number(wanted.get(each.path))}%`);
   return { present, wanted, days, changed, asked, trial: asked.length ? await tried(asked, days) : null };
 }
@@ -46,6 +47,20 @@ function rows(tree, above = "") {
   });
 }
 
+/**
+ * The same of one pool alone, `h100:vision`. Where none of its siblings names the pool, the usual shares hold there too:
+ * `usual`, and once one of them is to differ all have to be named.
+ */
+function poolRows(tree, pool, above = "") {
+  const open = Object.entries(tree).filter(([, node]) => !node.closed);
+  const usual = !open.some(([, node]) => node.pool_shares?.[pool] !== undefined);
+  return open.flatMap(([name, node]) => {
+    const path = above ? `${above}/${name}` : name;
+    const share = number(usual ? node.share : node.pool_shares?.[pool] ?? "0%");
+    return [{ path: `${pool}:${path}`, above, share, usual }, ...poolRows(node.children ?? {}, pool, path)];
+  });
+}
+
 const number = (text) => Math.round(parseFloat(text) * 1e6) / 1e6 || 0;
 
 // --- the sliders -----------------------------------------------------------------------------------------------------
@@ -66,16 +81,29 @@ function view({ present, wanted, days, changed, trial, kept }) {
 
 function form(present, wanted, days) {
   const moved = movedNow();
-  const groups = new Map();
-  for (const each of present) {
-    groups.set(each.above, [...(groups.get(each.above) ?? []), each]);
-  }
+  const pools = [...new Set(present.map((each) => poolOf(each.path)).filter(Boolean))];
   return el("form", { action: "/whatif", class: "sliders", "data-filter": true, "data-sliders": true, "data-key": location.search },
-    [...groups].map(([above, children]) => group(above, children, moved ?? wanted)),
+    groups(present.filter((each) => !poolOf(each.path)), moved ?? wanted, present.some((each) => each.usual === false) ? "Of all other pools" : "Of the whole cluster"),
+    pools.map((pool) => poolGroups(pool, present.filter((each) => poolOf(each.path) === pool), moved ?? wanted)),
     el("div", { class: "filters" },
       el("div", { class: "field" }, el("label", { for: "f-days" }, "Tried on"),
         el("select", { id: "f-days", name: "days", "data-quiet": true }, DAYS.map((each) => el("option", { value: each, selected: each === days }, `the last ${each} days`)))),
       el("button", { type: "submit" }, "Try it"), link("/whatif", "Back to the present shares")));
+}
+
+function groups(present, wanted, whole) {
+  const found = new Map();
+  for (const each of present) {
+    found.set(each.above, [...(found.get(each.above) ?? []), each]);
+  }
+  return [...found].map(([above, children]) => group(above, children, wanted, whole));
+}
+
+/** Who has how much of one pool: folded away where nobody pays for it alone. */
+function poolGroups(pool, present, wanted) {
+  const named = present.some((each) => !each.usual || wanted.has(each.path));
+  return el("details", { class: "pool", "data-key": `pool ${pool}`, open: named },
+    el("summary", null, `Pool ${pool} alone${named ? "" : ": shared as everything else"}`), groups(present, wanted, `Of pool ${pool}`));
 }
 
 /** Where the reader has put the sliders of this form; null = it is a new one. */
@@ -87,17 +115,18 @@ function movedNow() {
   return new Map([...old.querySelectorAll("input[type=range]")].map((each) => [each.dataset.path, each.value]));
 }
 
-function group(above, children, wanted) {
+function group(above, children, wanted, whole) {
   const values = children.map((each) => (wanted.has(each.path) ? number(wanted.get(each.path)) : each.share));
-  return el("fieldset", { "data-key": above || "top" },
-    el("legend", null, above ? `Of ${above}` : "Of the whole cluster"),
+  const [pool, usual] = [poolOf(children[0].path), children[0].usual];
+  return el("fieldset", { "data-key": `${pool} ${above || "top"}`, "data-usual": usual ? "" : null },
+    el("legend", null, above ? `Of ${above}${pool ? `, pool ${pool}` : ""}` : whole),
     children.map((each, place) => slider(each, values[place])),
     el("p", { class: "sum", role: "status" }, summed(values)));
 }
 
 function slider({ path, above, share }, value) {
   const id = `s-${path}`;
-  const name = above ? path.slice(above.length + 1) : path;
+  const name = `${poolOf(path) && `${poolOf(path)}:`}${above ? plain(path).slice(above.length + 1) : plain(path)}`;
   return el("div", { class: "slider" },
     el("label", { for: id }, name),
     el("input", { id, type: "range", min: 0, max: 100, step: Number.isInteger(share) ? 1 : "any", value, "data-path": path, "data-present": share,
@@ -133,8 +162,10 @@ document.addEventListener("formdata", (event) => {
     return;
   }
   event.formData.delete("share");
-  for (const each of event.target.querySelectorAll("input[type=range]")) {
-    if (number(each.value) !== number(each.dataset.present)) {
+  for (const group of event.target.querySelectorAll("fieldset")) {
+    const all = [...group.querySelectorAll("input[type=range]")];
+    const moved = all.filter((each) => number(each.value) !== number(each.dataset.present));
+    for (const each of moved.length && group.hasAttribute("data-usual") ? all : moved) {
       event.formData.append("share", `${each.dataset.path}=${number(each.value)}%`);
     }
   }
@@ -158,7 +189,7 @@ function answered(trial) {
   return el("div", null,
     section("Who gains, who loses", trial.told.map((each) => el("p", null, each)), differences(busy, trial),
       answer([all, ...busy]), note(trial.method)),
-    changes.length ? section("What differs", el("ul", null, changes.map((each) => el("li", null, each.account, ` ${each.term} `, `${each.before ?? ABSENT} → ${each.after ?? ABSENT}`)))) : null);
+    changes.length ? section("What differs", el("ul", null, changes.map((each) => el("li", null, each.account, ` ${termWord(each.term)} `, `${each.before ?? ABSENT} → ${each.after ?? ABSENT}`)))) : null);
 }
 
 const most = ({ before, after }) => Math.max(before, after);
@@ -220,8 +251,8 @@ function aspect(each, format) {
 function evidence(trial, changed) {
   const whole = `/api/v1/whatif/${trial.id}?whole=true`;
   const file = `whatif-${trial.id}.json`;
-  const shares = trial.result.changes.filter((each) => each.term === "share" && changed.some(({ path }) => path === each.account))
-    .map((each) => `${each.account}=${each.after}`).join(" ");
+  const shares = trial.result.changes.map((each) => [shareOf(each), each.after]).filter(([account]) => changed.some(({ path }) => path === account))
+    .map(([account, after]) => `${account}=${after ?? "none"}`).join(" ");
   return [
     el("p", null, el("a", { href: whole, download: file }, "The whole result"), ` (${plural(trial.result.method.days, "day")}, ${plural(trial.result.method.draws, "draw")}) is kept here as `, el("code", null, trial.id),
       ". A change of budgets names it by its hash:"),
