@@ -343,7 +343,7 @@ def main() -> int:
         with SlurmCluster(folder, nodes=3, accounting=True) as slurm:
             faults = storm(slurm, folder / "mirab", asked.seed, asked.seconds)
     finally:
-        for name in ("log", "mirab") if asked.keep else ():
+        for name in [each for each in ("log", "mirab") if asked.keep and (folder / each).exists()]:
             shutil.copytree(
                 folder / name, asked.keep / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock")
             )
