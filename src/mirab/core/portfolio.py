@@ -68,7 +68,7 @@ def _count_there(state: State, run: Run, account: Account | None) -> None:
     """From now on the run belongs to an account of another ledger."""
     if account is None:
         raise AssertionError(f"{run} belongs to {run.account.path}, which the ledger of its pool does not know")
-    exposed, started, until = run.id in run.account.exposed, run.started_at is not None, run.committed_until
+    exposed, started, until = run.loose, run.started_at is not None, run.committed_until
     if exposed:
         state.cover(run)
     if started:
@@ -109,7 +109,7 @@ def rehome(state: State, run: Run) -> None:
     rest = state.leaf_for(run.account.path)
     if rest is None:
         return
-    exposed = run.id in run.account.exposed
+    exposed = run.loose
     state.cover(run)
     started = run.started_at is not None
     if started:
