@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from mirab.core.state import State
 from tests.chromium import browser
@@ -38,12 +40,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What sleeps while a real Slurm works goes to one worker, and first: the others compute meanwhile."""
-    on_slurm = [item for item in items if item.path.parent.name == "slurm"]
-    for item in on_slurm:
-        item.add_marker(pytest.mark.xdist_group("slurm"))
-    grouped = set(on_slurm)
-    items[:] = [*on_slurm, *(item for item in items if item not in grouped)]
+    """What sleeps while a real Slurm works comes first: the others compute meanwhile."""
+    items.sort(key=lambda item: item.path.parent.name != "slurm")
+
+
+class SlurmApart(LoadScopeScheduling):  # type: ignore[misc]
+    """All tests on a real Slurm on one worker, each other one wherever there is room (pytest 9.2 ignores the groups
+    that xdist writes behind the names of tests)."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/slurm" if nodeid.startswith("tests/slurm/") else nodeid
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    return SlurmApart(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.fixture(scope="session")
