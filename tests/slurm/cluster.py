@@ -6,6 +6,7 @@ and slurmd want to change users) and Debian's packages; `missing()` says what is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -104,9 +105,21 @@ class SlurmCluster:
         self.wait_for(lambda: self._idle_nodes() == self.nodes, "the nodes to become idle")
 
     def stop(self) -> None:
-        """Stop every daemon that was started, the last one first, by process id."""
+        """Stop every daemon that was started, the last one first, by process id, and what those left behind."""
         for name in reversed(list(self.daemons)):
             self.end(name)
+        for pid in self._left_behind():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _left_behind(self) -> list[int]:
+        """Jobs, and the steps that go on telling a controller that is gone: their errors go to a file of ours."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if Path(os.readlink(process / "fd" / "2")).is_relative_to(self.folder / "out"):
+                    found.append(int(process.name))
+        return found
 
     def end(self, name: str, how: int = signal.SIGTERM) -> None:
         daemon = self.daemons.pop(name)

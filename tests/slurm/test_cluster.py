@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -46,3 +48,11 @@ def test_nothing_is_left_running() -> None:
         with SlurmCluster(Path(folder), nodes=1) as slurm:
             pids = [daemon.pid for daemon in slurm.daemons.values()]
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_what_daemons_leave_behind_is_stopped_with_the_cluster(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with open(tmp_path / "out" / "1.out", "wb") as errors:
+        step = subprocess.Popen(["sleep", "600"], stderr=errors)
+    SlurmCluster(tmp_path).stop()
+    assert step.wait(30) == -signal.SIGKILL
