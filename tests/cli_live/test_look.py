@@ -206,8 +206,8 @@ def test_share_of_one_account_tells_its_debt_its_next_start_and_its_owner(mirab:
         "red: ratio = (used 12 h + committed 3.0 h) / entitled 40 h = 0.38, below its share: it is owed",
         "its debt of 8.0 h leaves the window from 2026-03-08 12:00 on, all of it by 2026-03-08 18:00 "
         "if nothing is paid",
-        "it runs on 2.5 GPUs more than its share of them: they are borrowed from accounts that do not use theirs, who "
-        "get them back past the minimums",
+        "it runs on 2.5 GPUs more than its share: borrowed from accounts that do not use theirs, who get them back "
+        "past the minimums",
         "next start: job 7, in half of the runs forward by 2026-03-01 14:00, nine of ten by 2026-03-01 16:00",
         "owner: Rita; review: 2026-04-01",
     ]

@@ -142,6 +142,14 @@ def test_what_came_and_went_between_two_whole_looks_is_told_once() -> None:
     assert story.look(short, other) == []
 
 
+def test_what_ended_in_the_second_in_which_the_ledger_begins_has_ended_in_it_too() -> None:
+    """Slurm counts whole seconds. It is taken on when the ledger begins, and ends no sooner."""
+    made = tracker(Known(at=T0 + 900))
+    told = made.take_in([ended(at=T0, started_at=T0)], NODES, T0 + SECOND)
+    assert kinds(told) == ["WorkloadSubmitted", "RunAdopted", "RunEnded"]
+    assert [fact.at for fact in told[1:]] == [T0 + 900, T0 + 900]
+
+
 def test_what_came_and_went_while_mirab_was_down_is_told_unless_it_is_known() -> None:
     known = Known(at=T0 + 10 * SECOND)
     late = ended(at=T0 + 12 * SECOND, submitted_at=T0 + 5 * SECOND, started_at=T0 + 11 * SECOND)

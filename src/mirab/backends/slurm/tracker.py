@@ -281,7 +281,7 @@ class Tracker:
             return
         yield from self._run_begins(seen, job, now)
         if seen.run is not None:
-            at = max(end_of(job, now), min(job.started_at or now, now))
+            at = max(end_of(job, now), min(now, max(job.started_at or now, self.ledger_since)))
             yield facts.RunEnded(at, seen.run, seen.outcome(job, now), exit_code=exit_code(job))
 
     def _missed(self, seen: Seen, job: SlurmJob, now: Instant, bookings: Sequence[Booking]) -> Iterator[Event]:
