@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from heapq import heappush
 from typing import Any, TypeAlias
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.events import Event, ExemptionGranted, ReservationApproved
 from mirab.model.trace import Trace
 from mirab.model.units import Instant, WorkloadId
@@ -16,6 +18,7 @@ Entry: TypeAlias = tuple[Instant, int, str, int, Any]
 """An entry of the event heap: instant, rank, id, serial number, and what it is about."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Agenda:
     """A heap of what is to come: the troubles and the decisions of people at once, arrivals one after the other."""
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop
 
+from mypy_extensions import mypyc_attr
+
 from mirab.model.events import (
     ActionRefused,
     Event,
@@ -65,6 +67,7 @@ class SimClock:
         self._now = instant
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SimBackend(Agenda):
     """Implements `Backend` on a trace. Facts come out in the order (instant, `RANK` of their kind, id).
 
