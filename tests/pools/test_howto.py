@@ -6,53 +6,24 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import mirab
-from tests.portfolio.test_worked_example import BLOCK, LEFT_OUT, NAME
+from tests.typed import hold, play
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "pool-shares.md"
 pytestmark = pytest.mark.slow
-
-
-def steps() -> Iterator[tuple[str, str, str]]:
-    """(``file`` or ``run``, its name or the command, its text or output), in the order of the page."""
-    text = PAGE.read_text("utf-8")
-    for found in BLOCK.finditer(text):
-        if found[1] == "console":
-            command, _, output = found[2].removeprefix("$ ").partition("\n")
-            yield "run", command, output
-        else:
-            name = NAME.search(text[: found.start()])
-            assert name is not None, f"the block at {found.start()} has no file name before it"
-            yield "file", name[1], found[2]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page, played from its beginning to its end; each command prints what the page shows."""
     folder = tmp_path_factory.mktemp("campus")
-    environment = {
-        **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100",
-        "HOME": str(folder), "PYTHONPATH": str(Path(mirab.__file__).parents[1]),
-    }  # fmt: skip
-    commands = 0
-    for kind, name, text in steps():
-        if kind == "file":
-            (folder / name).write_text(text, "utf-8")
-            continue
-        commands += 1
-        done = subprocess.run(name, check=False, shell=True, cwd=folder, env=environment, capture_output=True,
-                              text=True, timeout=300)  # fmt: skip
-        assert done.returncode == 0, f"{name}: {done.stderr}"
-        shown = "\n".join(map(str.rstrip, done.stdout.splitlines()))
-        for part in text.split(f"{LEFT_OUT}\n"):
-            part = part.rstrip("\n").removesuffix(LEFT_OUT).rstrip()
-            assert part in shown, f"{name} does not print:\n{part}\nbut:\n{shown}"
-    assert commands >= 8
+    printed = play(PAGE, folder)
+    hold(printed)
+    assert len(printed) >= 8
     return folder
 
 

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mirab.model.units import DAY, HOUR
+from tests.typed import Printed, hold, play
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "eight-gpus.md"
-BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-NAME = re.compile(r"`([\w-]+\.(?:yaml|awk))`[^`]*$")
-LEFT_OUT = "..."
-
-
-def files_and_commands() -> Iterator[tuple[str, str, str]]:
-    """(``file`` or ``run``, its name or the command, its text or output), in the order of the page."""
-    text = PAGE.read_text("utf-8")
-    for found in BLOCK.finditer(text):
-        if found[1] == "console":
-            command, _, output = found[2].removeprefix("$ ").partition("\n")
-            yield "run", command, output
-        else:
-            name = NAME.search(text[: found.start()])
-            assert name is not None, f"the block at {found.start()} has no file name before it"
-            yield "file", name[1], found[2]
-
-
-Printed = list[tuple[str, str, "subprocess.CompletedProcess[str]"]]
-"""Each command of the page, what the page shows of its output, and what it did."""
-
 pytestmark = pytest.mark.slow
 
 
@@ -43,22 +19,7 @@ pytestmark = pytest.mark.slow
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Printed]:
     """The page, played from its beginning to its end in a folder of its own."""
     folder = tmp_path_factory.mktemp("firm")
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "COLUMNS": "100",
-        "HOME": str(folder),
-    }
-    printed: Printed = []
-    for kind, name, text in files_and_commands():
-        if kind == "file":
-            (folder / name).write_text(text, "utf-8")
-            continue
-        done = subprocess.run(
-            name, check=False, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-        )
-        printed.append((name, text, done))
-    return folder, printed
+    return folder, play(PAGE, folder)
 
 
 @pytest.fixture
@@ -67,10 +28,7 @@ def folder(played: tuple[Path, Printed]) -> Path:
 
 
 def test_every_command_gives_what_the_page_shows(played: tuple[Path, Printed]) -> None:
-    for name, text, done in played[1]:
-        assert done.returncode == 0, f"{name}: {done.stderr}"
-        for part in text.split(f"{LEFT_OUT}\n"):
-            assert part.strip("\n") in done.stdout, f"{name} does not print:\n{part}\nbut:\n{done.stdout}"
+    hold(played[1])
     assert len(played[1]) >= 8
 
 
