@@ -13,6 +13,7 @@ from mirab.model.units import WHOLE, AccountPath, exact_duration, format_share
 from mirab.study.budgetedits import OF_POOL, WORDS, TermChange, term_word
 from mirab.study.budgethistory import Logged
 from mirab.study.formats import plural
+from mirab.study.shares import below
 from mirab.study.tables import Section, Table
 
 Json = dict[str, Any]
@@ -30,7 +31,7 @@ def minute(unix_ms: int) -> str:
 
 def tree_rows(budgets: Budgets, root: str = "") -> list[tuple[AccountPath, Budget, int]]:
     """The accounts at or below one, parents first."""
-    return [row for row in budgets.walk() if not root or row[0] == root or row[0].startswith(f"{root}/")]
+    return [row for row in budgets.walk() if not root or below(row[0], root)]
 
 
 def show_sections(
@@ -226,10 +227,7 @@ def about(entries: Sequence[Logged], account: str) -> list[Logged]:
     for entry in reversed(entries):
         if not account or any(_touches(entry, name) for name in names):
             found.append(entry)
-        moves = [
-            (str(each.before), str(each.after)) for each in entry.changes if each.term == "account" and each.before
-        ]
-        names.update(old + name[len(new) :] for old, new in moves for name in list(names) if _within(name, new))
+        names.update(old + name[len(new) :] for old, new in _renamed(entry) for name in list(names) if below(name, new))
     return found[::-1]
 
 
@@ -241,11 +239,7 @@ def _renamed(entry: Logged) -> list[tuple[str, str]]:
 
 def _touches(entry: Logged, account: str) -> bool:
     places = [str(place) for change in entry.changes for place in (change.path, change.before, change.after)]
-    return any(_within(place, account) for place in places)
-
-
-def _within(place: str, account: str) -> bool:
-    return place == account or place.startswith(f"{account}/")
+    return any(below(place, account) for place in places)
 
 
 def _log_section(entry: Logged, told: Sequence[str]) -> Section:

@@ -8,6 +8,7 @@ from mirab.model.accounts import Budgets
 from mirab.model.units import AccountPath
 from mirab.model.workloads import Arrival
 from mirab.study.formats import plural
+from mirab.study.shares import below
 
 
 def left_out(present: Budgets, wanted: Budgets, after: Budgets) -> list[AccountPath]:
@@ -18,7 +19,11 @@ def left_out(present: Budgets, wanted: Budgets, after: Budgets) -> list[AccountP
     """
     gone = [path for path, budget, _ in after.walk()
             if budget.closed and wanted.find(path) is None and not _closed(present, path)]  # fmt: skip
-    return [path for path in gone if not any(path.startswith(f"{above}/") for above in gone)]
+    return _uppermost(gone)
+
+
+def _uppermost(paths: Sequence[AccountPath]) -> list[AccountPath]:
+    return [path for path in paths if not any(above != path and below(path, above) for above in paths)]
 
 
 def dropped_told(present: Budgets, proposed: Budgets) -> list[str]:
@@ -26,7 +31,7 @@ def dropped_told(present: Budgets, proposed: Budgets) -> list[str]:
     heirs = proposed.heirs()
     gone = [path for path, budget, _ in present.walk()
             if not budget.closed and proposed.find(path) is None and path not in heirs]  # fmt: skip
-    names = [path for path in gone if not any(path.startswith(f"{above}/") for above in gone)]
+    names = _uppermost(gone)
     if not names:
         return []
     return [
@@ -50,7 +55,7 @@ def closed_told(present: Budgets, proposed: Budgets, arrivals: Iterable[Arrival]
     known = [path for path, budget, _ in proposed.walk() if budget.closed and not _closed(present, path)]
     if not known:
         return []
-    count = sum(any(_within(each.workload.account, path) for path in known) for each in arrivals)
+    count = sum(any(below(each.workload.account, path) for path in known) for each in arrivals)
     verb = "is" if len(known) == 1 else "are"
     return [
         f"{', '.join(known)} {verb} closed in the proposal: {plural(count, 'workload')} that came in for "
@@ -61,7 +66,3 @@ def closed_told(present: Budgets, proposed: Budgets, arrivals: Iterable[Arrival]
 def _closed(budgets: Budgets, path: str) -> bool:
     found = budgets.find(path)
     return found is not None and bool(found.closed)
-
-
-def _within(account: str, path: str) -> bool:
-    return account == path or account.startswith(f"{path}/")

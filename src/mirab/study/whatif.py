@@ -29,6 +29,7 @@ from mirab.study.resampling import (
     spreads,
     standard_error,
 )
+from mirab.study.shares import below
 
 Json: TypeAlias = dict[str, Any]
 
@@ -332,7 +333,7 @@ def _cost(tried: Json, rows: Sequence[Json], pairs: Mapping[str, Pair], starts_s
     days = _touched(tried, starts_s)
     cost = []
     for row in rows:
-        own = _covers(tried["account"], plain(row["account"]))
+        own = below(plain(row["account"]), tried["account"])
         if own or row["used"]["difference"] is None:
             continue
         during = _round(_during(pairs[row["account"]], days)) or 0.0
@@ -342,11 +343,6 @@ def _cost(tried: Json, rows: Sequence[Json], pairs: Mapping[str, Pair], starts_s
                          "delivered": delivered["difference"],
                          "verdict": overall([used["verdict"], delivered["verdict"]])})  # fmt: skip
     return sorted(cost, key=lambda each: (each["during"], each["account"]))
-
-
-def _covers(above: str, path: str) -> bool:
-    """Whether an account is another or lies below it."""
-    return f"{path}/".startswith(f"{above}/")
 
 
 def _touched(tried: Json, starts_s: float) -> range:
