@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.stage import Stage
 from tests.chromium import CHROMIUM
+from tests.pages.reader import PICTURES, Reader
 
-PICTURES = Path("out/pages")
-PATIENCE = 30_000
-"""Milliseconds until a test gives up on what takes a few hundred."""
 ADDRESSES = {
     "now": "/", "queue": "/queue", "job-runs": "/jobs/1", "job-waits": "/jobs/40", "accounts": "/accounts",
     "account": "/accounts/vision", "nodes": "/nodes", "node": "/nodes/n3", "decisions": "/decisions",
@@ -27,48 +24,6 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium"),
 ]
-
-
-class Reader:
-    """Somebody who looks at the pages, and what went wrong meanwhile."""
-
-    def __init__(
-        self, browser: Any, service: Stage, user: str | None = "ada", width: int = 1280, **context: Any
-    ) -> None:
-        self.service = service
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, **context)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE)
-        self.page.on("console", self._hear)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        if user is not None:
-            self.page.goto(service.url)
-            self.log_in(service.tokens[user])
-            self.page.wait_for_selector(".pyramid")
-
-    def _hear(self, message: Any) -> None:
-        self.complaints.append(f"{message.text} {message.location['url']}")
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
-
-    def log_in(self, token: str) -> None:
-        self.page.fill("#token", token)
-        self.page.keyboard.press("Enter")
-
-    def open(self, address: str) -> Any:
-        self.page.goto(self.service.url + address)
-        self.page.wait_for_selector("main[data-ready] h1")
-        return self.page
-
-    def text(self) -> str:
-        return str(self.page.inner_text("main"))
 
 
 @pytest.fixture
@@ -82,16 +37,8 @@ def reader(browser: Any, served: Stage) -> Iterator[Reader]:
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "light"), (1280, "dark"), (390, "dark")])
 def test_nothing_breaks_sticks_out_or_shuts_anybody_out(browser: Any, served: Stage, width: int, scheme: str) -> None:
     """No fault on any page, nothing from outside, no sideways scrolling, and axe-core finds nothing."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    PICTURES.mkdir(parents=True, exist_ok=True)
     with Reader(browser, served, width=width, color_scheme=scheme) as reader:
-        for name, address in ADDRESSES.items():
-            page = reader.open(address)
-            page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-            found = axe.run(page).response["violations"]
-            assert [(name, each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
-            page.screenshot(path=str(PICTURES / f"live-{name}-{width}-{scheme}.png"), full_page=True)
+        reader.look_through(ADDRESSES, f"live-{{}}-{width}-{scheme}")
         assert reader.complaints == []
         assert {url for url in reader.requests if not url.startswith(served.url)} == set()
 

@@ -13,7 +13,7 @@ from mirab.model.accounts import Budgets
 from tests.api.stage import Stage, stage
 from tests.chromium import CHROMIUM
 from tests.cli.conftest import Mirab, mirab
-from tests.pages.test_pages_browser import PICTURES, Reader
+from tests.pages.reader import Reader
 from tests.pools.house import BOTH, PAID, budget
 
 __all__ = ["mirab"]
@@ -95,16 +95,8 @@ def test_a_program_comes_to_pay_for_a_pool(tmp_path: Path, mirab: Mirab, as_admi
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_pages_show_a_tree_for_each_pool(browser: Any, paid: Stage, width: int, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    PICTURES.mkdir(parents=True, exist_ok=True)
     with Reader(browser, paid, "adm", width=width, color_scheme=scheme) as reader:
-        for name, address in ADDRESSES.items():
-            page = reader.open(address)
-            page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-            found = axe.run(page).response["violations"]
-            assert [(name, each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
-            page.screenshot(path=str(PICTURES / f"pools-{name}-{width}-{scheme}.png"), full_page=True)
+        reader.look_through(ADDRESSES, f"pools-{{}}-{width}-{scheme}")
         page = reader.open("/accounts")
         heads = page.locator("section h2").all_inner_texts()
         assert heads[:2] == ["All other pools (a100), 32 GPUs", "Pool h100, 16 GPUs"]

@@ -28,7 +28,7 @@ from mirab.service.notices import Notices
 from mirab.service.views import Views
 from mirab.service.views.answers import Answers
 from tests.pools.house import BOTH, PAID, PERCENT, budget
-from tests.service.house import ADA, EVE, MIA, ROOT, Bench, form
+from tests.service.house import ADA, EVE, MIA, ROOT, Bench, form, viewed
 from tests.service.test_metrics import scraped
 
 PLAIN = Budgets((budget("vision", 30, budget("video", 60), budget("image", 40)), budget("llm", 70)))
@@ -43,10 +43,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def views(bench: Bench) -> Iterator[Views]:
-    made = Views(bench.live, bench.desk)
-    made.ledger.catch_up()
-    yield made
-    bench.live.stopping.set()
+    with viewed(bench) as made:
+        yield made
 
 
 def shares(views: Views, path: str | None = None) -> dict[str, Any]:

@@ -10,8 +10,10 @@ import pytest
 from mirab.logs.clusterfile import ClusterFile, read_cluster_file
 from mirab.logs.errors import LogError
 from mirab.logs.proposal import proposed, with_exceptions
+from mirab.model.accounts import Budget, Budgets
 from mirab.model.trace import Trace
 from mirab.model.units import DAY, HOUR, WEEK, WHOLE, AccountPath
+from mirab.study.closing import dropped_told
 from tests.study.small import small_trace
 
 ORIGIN = 1_767_225_600_000
@@ -142,3 +144,12 @@ def test_an_exception_of_an_account_that_goes_moves_with_it_or_is_told(tmp_path:
     assert [each.account for each in after.exemptions] == [AccountPath("all")]
     with pytest.raises(LogError, match="has no account red, which x1 is an exception for"):
         proposed(present, file(tmp_path, "budgets: {blue: {share: 100%}}"), unknown_accounts="zero")
+
+
+def test_accounts_that_a_proposal_leaves_out_are_told_by_the_uppermost_name() -> None:
+    whole = Budgets((Budget("red", WHOLE // 2, children=(Budget("ann", WHOLE),)), Budget("redder", 0), Budget("blue", 0)))
+    blue, two = Budgets(whole.roots[2:]), Budgets(whole.roots[1:])
+    assert dropped_told(whole, whole) == []
+    assert dropped_told(whole, two)[0].startswith("red is left out") and "become of it" in dropped_told(whole, two)[0]
+    told = dropped_told(whole, blue)[0]
+    assert told.startswith("red, redder are left out") and told.endswith("become of them.")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.api.stage import Stage
 from tests.chromium import CHROMIUM
-from tests.pages.test_pages_browser import PICTURES, Reader
+from tests.pages.reader import PICTURES, Reader
 from tests.portfolio.conftest import Mirab
 from tests.portfolio.fortnight import DAYS, lived_through
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.api.stage import Stage, stage
 from tests.chromium import CHROMIUM
-from tests.pages.test_pages_browser import PICTURES, Reader
+from tests.pages.reader import PICTURES, Reader
 
 pytestmark = pytest.mark.slow
 

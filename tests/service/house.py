@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from mirab.service.inbox import Build, Request
 from mirab.service.live import Live
 from mirab.service.loop import Decider
 from mirab.service.recover import Beginning, Wanted, recover
+from mirab.service.views import Views
 from mirab.store import Store, open_store
 
 EPOCH: Instant = 1_700_000_000_000
@@ -209,3 +211,12 @@ def nodes(count: int, gpus: int = 4) -> Cluster:
 def form(**fields: Any) -> SubmitForm:
     given: dict[str, Any] = {"account": "vision/video", "argv": ("true",), "gpus_per_node": 1}
     return SubmitForm(**(given | fields))
+
+
+@contextmanager
+def viewed(bench: Bench) -> Iterator[Views]:
+    """Its views, up to date; what works for them in the background ends with them."""
+    made = Views(bench.live, bench.desk)
+    made.ledger.catch_up()
+    yield made
+    bench.live.stopping.set()

@@ -12,17 +12,15 @@ from mirab.service.forms.sharing import ShareAccount
 from mirab.service.views import Views
 from mirab.service.views.moments import iso
 from mirab.service.views.squatters import Silence
-from tests.service.house import ADA, BOB, EPOCH, EVE, OPS, ROOT, Bench
+from tests.service.house import ADA, BOB, EPOCH, EVE, OPS, ROOT, Bench, viewed
 
 WINDOW = 7 * DAY
 
 
 @pytest.fixture
 def views(bench: Bench) -> Iterator[Views]:
-    made = Views(bench.live, bench.desk)
-    made.ledger.catch_up()
-    yield made
-    bench.live.stopping.set()
+    with viewed(bench) as made:
+        yield made
 
 
 def account(views: Views, path: str) -> ShareAccount:
