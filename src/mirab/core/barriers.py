@@ -154,8 +154,8 @@ def _swap_in(trial: Trial, queue: Queue, own: list[Run], number: int, room: Node
         if _freed(victims, node) >= width:
             found.append((sum(loss[run.id] for run in victims), node, victims))
     found.sort(key=lambda plan: plan[:2])
-    nodes = [node for _, node, _ in found[: queue.info.shape.nodes]]
-    if len(nodes) < queue.info.shape.nodes:
+    nodes = [node for _, node, _ in found[: queue.info.nodes]]
+    if len(nodes) < queue.info.nodes:
         return None
     stopped = {run.id: run for _, _, victims in found[: len(nodes)] for run in victims}
     level = trial.banks[number].level

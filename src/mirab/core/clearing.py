@@ -207,14 +207,14 @@ def _clear_parts(
 ) -> Clearing | None:
     """Part of a node, on one node or several: the cheapest victims of each node, then the cheapest nodes."""
     bank, wanted = trial.banks[number], queue.info.nodes
-    plans: list[tuple[Cost, NodeMask, Cell, list[Run]]] = []
+    plans: list[tuple[Cost, Cell, list[Run]]] = []
     for cell in _cells(bank, runs, [], among):
         plan = _clear_cell(trial, cell, width)
         if plan is not None:
-            plans.append((plan[0], cell.mask & -cell.mask, cell, plan[1]))
+            plans.append((plan[0], cell, plan[1]))
     plans.sort(key=_cost_and_place)
     if wanted == 1:
-        return Clearing(number, plans[0][1], width, tuple(plans[0][3])) if plans else None
+        return Clearing(number, _lowest_node(plans[0][1]), width, tuple(plans[0][2])) if plans else None
     free = bank.with_free(width) & among
     missing = wanted - free.bit_count()
     if missing <= 0:
@@ -230,13 +230,11 @@ def _clear_parts(
     return Clearing(number, free, width, tuple(_needed(trial, [cell for cell, _ in chosen], width, stopped)))
 
 
-def _cost_and_place(plan: tuple[Cost, NodeMask, Cell, list[Run]]) -> tuple[Cost, NodeMask]:
-    return plan[0], plan[1]
+def _cost_and_place(plan: tuple[Cost, Cell, list[Run]]) -> tuple[Cost, NodeMask]:
+    return plan[0], _lowest_node(plan[1])
 
 
-def _cheapest_nodes(
-    plans: list[tuple[Cost, NodeMask, Cell, list[Run]]], missing: int
-) -> list[tuple[Cell, list[Run]]] | None:
+def _cheapest_nodes(plans: list[tuple[Cost, Cell, list[Run]]], missing: int) -> list[tuple[Cell, list[Run]]] | None:
     """So many nodes with their victims, the cheapest first, of equal cost the lowest; None = there are not enough."""
     chosen: list[tuple[Cell, list[Run]]] = []
     place = 0
@@ -244,13 +242,13 @@ def _cheapest_nodes(
         alike = place
         mask = 0
         while alike < len(plans) and plans[alike][0] == plans[place][0]:
-            mask |= plans[alike][2].mask
+            mask |= plans[alike][1].mask
             alike += 1
         if not mask:
             return None
         mask = lowest(mask, min(missing, mask.bit_count()))
         missing -= mask.bit_count()
-        for _, _, cell, victims in plans[place:alike]:
+        for _, cell, victims in plans[place:alike]:
             if cell.mask & mask:
                 cell.mask &= mask
                 chosen.append((cell, victims))

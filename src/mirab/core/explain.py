@@ -68,7 +68,7 @@ def _kept_for(trial: Trial, queue: Queue) -> BlockedBehind | None:
     info = queue.info
     for number, width in zip(info.pools, info.widths, strict=True):
         wide = trial.wide(number, width)
-        if trial.count(number, width) >= info.shape.nodes:
+        if trial.count(number, width) >= info.nodes:
             hidden = without(wide, trial.open_nodes(number, info, queue.user.account))
             entry = trial.kept_entry(number, hidden)
             if entry is not None:
@@ -101,7 +101,7 @@ def no_free_gpus(trial: Trial, queue: Queue, claimable: int) -> NoFreeGpus:
     info = queue.info
     exposures = trial.state.exposures
     return NoFreeGpus(
-        info.shape.nodes,
+        info.nodes,
         max(info.widths),
         _nodes_free(trial, queue),
         sum(

@@ -143,7 +143,7 @@ def _sooner(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> Hold | 
     latest = hold.until - trial.policy.review
     until = _known_until(trial, hold)
     known = replace(hold, until=until) if until < latest else None
-    if trial.policy.contract and trial.now < latest:
+    if trial.contract and trial.now < latest:
         found = find(trial, queue, pending, prefer=hold.mask)
         if isinstance(found, Hold):
             moved = replace(found, granted_at=hold.granted_at)
@@ -228,7 +228,7 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
     Walks the runs from the one that is claimable last: the first set large enough without the rest gives T.
     """
     info, best_seen = queue.info, 0
-    wanted, found = info.shape.nodes, list[Hold]()
+    wanted, found = info.nodes, list[Hold]()
     for number, width in info.pairs:
         among = trial.usable[number]
         for entry in trial.kept[number]:

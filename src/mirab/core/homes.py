@@ -11,7 +11,7 @@ from mirab.model.resources import Cluster, Shape
 def promises(
     shape: Shape, cluster: Cluster, by_pool: Sequence[str], share_in: Callable[[str], int]
 ) -> list[tuple[str, int]]:
-    """(ledger, what it promises) to work of a shape, best first: it goes to the first. None = it fits nowhere.
+    """(ledger, what it promises) to work of a shape, best first: it goes to the first. Empty: it fits nowhere.
 
     A promise is the account's share there, in parts of `WHOLE`, times the slots of the ledger's pools that could hold
     the work; equal ones stand in the order of the cluster's pools. Work without GPUs goes where there are CPU pools.

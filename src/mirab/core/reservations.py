@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from mirab.core.queues import Queue
 from mirab.core.runs import Run
-from mirab.core.shares import covers
 from mirab.core.state import State
 from mirab.core.trial import Trial
 from mirab.model.plans import Hold, HoldReleased
@@ -86,8 +85,8 @@ def can_be_met(trial: Trial, reservation: Reservation) -> bool:
             continue
         late = 0
         for run in trial.state.runs.values():
-            if run.allocation.pool == number and run.unprotected_at > reservation.begin:
-                late |= run.allocation.mask
+            if run.pool == number and run.unprotected_at > reservation.begin:
+                late |= run.mask
         left = (trial.usable[number] & ~late).bit_count()
         for other in trial.state.reservations.values():
             overlaps = other.begin < reservation.end and reservation.begin < other.end
@@ -101,9 +100,9 @@ def can_be_met(trial: Trial, reservation: Reservation) -> bool:
 def barred(trial: Trial, queue: Queue, number: int) -> NodeMask:
     """Nodes of reservations on which the queue's work may not start once runs have been given their notice."""
     gone = trial.now + queue.info.stay + trial.policy.grace_max
-    leaf, mask = queue.user.account.home.path, 0
+    mask = 0
     for entry in trial.kept[number]:
-        inside = bool(entry.account) and (not queue.info.charged or covers(entry.account, leaf))
+        inside = entry.admits(queue.info.charged, queue.user.account)
         if entry.reservation_id is not None and entry.until < gone and not inside:
             mask |= entry.mask
     return mask
@@ -192,12 +191,12 @@ def _soonest(trial: Trial, number: int, among: NodeMask, reservation: Reservatio
         guarded |= entry.mask
     runs: list[tuple[Instant, Run]] = []
     for run in trial.state.runs.values():
-        if run.allocation.pool == number and run.allocation.mask & among:
+        if run.pool == number and run.mask & among:
             if (at := _clear_by(trial, run)) > reservation.begin:
-                late |= run.allocation.mask
+                late |= run.mask
                 runs.append((at, run))
             elif trial.state.exemptions_in_force and trial.state.guaranteed(run.account.path):
-                guarded |= run.allocation.mask
+                guarded |= run.mask
     chosen = lowest(kept, min(kept.bit_count(), reservation.nodes)) if kept else 0
     parts = [among & ~late & ~guarded, among & ~late, *_by_clearing(runs, among & late)]
     for part in parts:
@@ -212,8 +211,8 @@ def _by_clearing(runs: list[tuple[Instant, Run]], late: NodeMask) -> list[NodeMa
     """The late nodes in groups, those first that are clear first."""
     groups: list[NodeMask] = []
     for _, run in sorted(runs, key=lambda entry: (-entry[0], entry[1].id)):
-        groups.append(run.allocation.mask & late)
-        late &= ~run.allocation.mask
+        groups.append(run.mask & late)
+        late &= ~run.mask
     return groups[::-1]
 
 
@@ -226,7 +225,7 @@ def _clear_by(trial: Trial, run: Run) -> Instant:
 def _clear(trial: Trial, reservation: Reservation, hold: Hold) -> None:
     """Stop what is left, each run so that its notice ends as the reservation begins."""
     for run in trial.state.runs.values():
-        if run.allocation.pool != hold.pool or not run.allocation.mask & hold.mask or run.reservation == reservation.id:
+        if run.pool != hold.pool or not run.mask & hold.mask or run.reservation == reservation.id:
             continue
         if run.stop_by is not None or run.id in trial.stopped or (trial.now > reservation.begin and not run.charged):
             continue

@@ -207,9 +207,9 @@ class Account:
 
 def rows(budgets: Budgets, ledger: str = "") -> Iterator[tuple[AccountPath, int, AccountPath | None]]:
     """(path in the ledger, share of the whole, parent) of every account and implicit child, parents first."""
-    for plain, budget, share in budgets.walk():
-        parent, _, _ = plain.rpartition("/")
-        path = ledger_path(ledger, plain)
+    for plain_path, budget, share in budgets.walk():
+        parent, _, _ = plain_path.rpartition("/")
+        path = ledger_path(ledger, plain_path)
         yield path, share, ledger_path(ledger, parent) if parent else None
         if budget.children:
             yield AccountPath(f"{path}/{REST}"), share * left_by(budget.children) // WHOLE, path

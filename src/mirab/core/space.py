@@ -41,6 +41,10 @@ class Kept:
         self.account = account
         self.reservation_id = reservation_id
 
+    def admits(self, charged: bool, account: Account) -> bool:
+        """Whether it is an active reservation in which work of the account, charged or not, may start."""
+        return bool(self.account) and (not charged or covers(self.account, account.home.path))
+
 
 class Space:
     """The nodes in a decision.
@@ -192,7 +196,7 @@ class Space:
             return [outside]
         inside = []
         for entry in kept:
-            if entry.account and (not info.charged or covers(entry.account, account.home.path)):
+            if entry.admits(info.charged, account):
                 mask = entry.mask & self.usable[number]
                 for other in kept:
                     if other is not entry and other.until < gone:

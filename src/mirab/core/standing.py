@@ -83,21 +83,21 @@ class Standings(Space):
             sides = self.state.partings[mine, theirs] = parting(mine, theirs)
         return sides
 
-    def first_leaf(self, ledger: Window) -> Account | None:
+    def first_leaf(self, window: Window) -> Account | None:
         """The leaf with waiting charged work, not at its cap, that goes first in a ledger as this decision began."""
-        if ledger not in self._first:
+        if window not in self._first:
             first: Account | None = None
             for account in self.state.accounts.values():
                 if (
                     account.waiting
                     and account.leaf
-                    and account.window is ledger
+                    and account.window is window
                     and not (account.capped and is_full(account))
                     and (first is None or self.standing(account) < self.standing(first))
                 ):
                     first = account
-            self._first[ledger] = first
-        return self._first[ledger]
+            self._first[window] = first
+        return self._first[window]
 
     def standing(self, leaf: Account) -> tuple[bool, float]:
         ratio = self.ratio(leaf)

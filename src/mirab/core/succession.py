@@ -37,7 +37,7 @@ def successions(state: State, budgets: Budgets) -> dict[Account, AccountPath]:
 
 def _going_on(state: State, budgets: Budgets) -> dict[str, Budgets]:
     """The ledgers that there are and will be, with their new trees."""
-    present = {name: ledger for name, ledger in state.ledgers.items() if ledger.in_force}
+    present = [name for name, ledger in state.ledgers.items() if ledger.in_force]
     found = budgets.ledgers([pool.name for pool in state.cluster.pools])
     return {each.name: each.budgets for each in found if each.name in present}
 

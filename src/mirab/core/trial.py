@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirab.core.nodes import without
 from mirab.core.queues import Pending, Queue, Size, User
 from mirab.core.runs import Run
-from mirab.core.shares import Account, Window, covers
+from mirab.core.shares import Account, Window
 from mirab.core.standing import Standings
 from mirab.core.state import State
 from mirab.model.plans import Action, Cancel, Hold, HoldChange, Plan, Preempt, Start, Waiting
@@ -116,11 +116,7 @@ class Trial(Standings):
     def _prepaid(self, given: Allocation, leaf: Account) -> str | None:
         """The reservation that pays for a start that is wholly inside it, also where room had to be made first."""
         for entry in self.kept[given.pool]:
-            if (
-                entry.reservation_id
-                and not without(given.mask, entry.mask)
-                and covers(entry.account or "/", leaf.home.path)
-            ):
+            if entry.reservation_id and not without(given.mask, entry.mask) and entry.admits(True, leaf):
                 return entry.reservation_id
         return None
 

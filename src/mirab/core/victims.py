@@ -54,7 +54,7 @@ def takers(trial: Trial) -> list[Queue]:
         queues = [
             queue
             for info in leaf.shapes
-            if info.shape.nodes > 1 or near.suffices(trial, info)
+            if info.nodes > 1 or near.suffices(trial, info)
             for queue in leaf.shapes[info]
             if not info.gang or is_due(trial, queue)
         ]

@@ -114,7 +114,7 @@ def _scaled(child: Budget, merged: Sequence[Budget], present: Sequence[Budget]) 
     each pool that any of them, or of theirs, names."""
     if len(merged) == 1:
         return child.children
-    named = [*present, *(below for other in merged for below in other.children)]
+    named = [*present, *(each for other in merged for each in other.children)]
     pools = sorted({pool for budget in named for pool, _ in budget.pool_shares})
     whole = sum(other.share for other in merged)
     wholes = {pool: sum(share_of_pool(other, present, pool) for other in merged) for pool in pools}

@@ -34,8 +34,9 @@ START_PATIENCE: Duration = 20 * SECOND
 SETTLED: Duration = 1500
 """So long after it was let go, what a listing says of a job is newer than that."""
 STOP_AGAIN: Duration = 5 * SECOND
-LOOK_AGAIN: Duration = SECOND // 2
 """When a stop that could not be written is written again."""
+LOOK_AGAIN: Duration = SECOND // 2
+"""So long a requeue waits for the next look, where there was none since the notice."""
 NOT_THE_JOBS_FAULT = (
     "None",
     "Resources",
