@@ -147,7 +147,8 @@ def test_an_exception_of_an_account_that_goes_moves_with_it_or_is_told(tmp_path:
 
 
 def test_accounts_that_a_proposal_leaves_out_are_told_by_the_uppermost_name() -> None:
-    whole = Budgets((Budget("red", WHOLE // 2, children=(Budget("ann", WHOLE),)), Budget("redder", 0), Budget("blue", 0)))
+    red = Budget("red", WHOLE // 2, children=(Budget("ann", WHOLE),))
+    whole = Budgets((red, Budget("redder", 0), Budget("blue", 0)))
     blue, two = Budgets(whole.roots[2:]), Budgets(whole.roots[1:])
     assert dropped_told(whole, whole) == []
     assert dropped_told(whole, two)[0].startswith("red is left out") and "become of it" in dropped_told(whole, two)[0]

@@ -34,9 +34,10 @@ def dropped_told(present: Budgets, proposed: Budgets) -> list[str]:
     names = _uppermost(gone)
     if not names:
         return []
+    verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
     return [
-        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} left out of the proposal: as a change of budgets it "
-        "is refused until it says what is to become of them."
+        f"{', '.join(names)} {verb} left out of the proposal: as a change of budgets this is refused until it says "
+        f"what is to become of {them}."
     ]
 
 

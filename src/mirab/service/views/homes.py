@@ -13,8 +13,8 @@ from mirab.study.formats import Names
 Promises = Sequence[tuple[str, int]]
 
 
-def divided(state: State) -> bool:
-    """Whether there is a ledger beside the main one now."""
+def divided_now(state: State) -> bool:
+    """Whether a ledger beside the main one is in force; `state.divided` says whether there was one, too."""
     return sum(ledger.in_force for ledger in state.ledgers.values()) > 1
 
 
@@ -35,7 +35,7 @@ def home_of(state: State, account: AccountPath, shape: Shape) -> tuple[AccountPa
     """The account as the ledger calls it that work goes to, and the sentence why; "" where there is but one ledger."""
     name = state.ledger_for(account, shape)
     path = ledger_path(name, account)
-    if not divided(state):
+    if not divided_now(state):
         return path, ""
     own = [ledger.name for ledger in state.ledgers.values() if ledger.name and ledger.in_force]
     return path, home_sentence(account, shape, state.promised(account, shape), own, Names(0, state.cluster.unit))

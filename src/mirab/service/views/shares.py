@@ -177,7 +177,7 @@ def next_starts(state: State, batch: Batch, now: Instant) -> dict[str, Next]:
 
 def ledgers(state: State) -> list[ShareLedger]:
     """The ledgers and what is in them, the main one first; none where there is but one."""
-    if not homes.divided(state):
+    if not homes.divided_now(state):
         return []
     found = sorted(state.ledgers.values(), key=lambda each: homes.order_of(state, ledger_path(each.name, "")))
     return [_ledger(state, each.name, each.pools) for each in found if each.pools]
