@@ -45,7 +45,7 @@ demo: $(RUN_MARK) ## replay a bundled real log under two policies, then run real
 	@$(BIN)/mirab demo --html out/demo.html
 
 test: $(DEV_MARK) browser daemons lint types ## everything that must pass: style, types, all tests, the built wheel
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 	@$(MAKE) wheel
 
 check: $(DEV_MARK) ## the fast part: under a minute

@@ -45,8 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class SlurmApart(LoadScopeScheduling):  # type: ignore[misc]
-    """All tests on a real Slurm on one worker, each other one wherever there is room (pytest 9.2 ignores the groups
-    that xdist writes behind the names of tests)."""
+    """With `--dist loadscope`: all tests on a real Slurm on one worker, each other one wherever there is room."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "tests/slurm" if nodeid.startswith("tests/slurm/") else nodeid
@@ -54,7 +53,7 @@ class SlurmApart(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    return SlurmApart(config, log) if config.getvalue("dist") == "loadgroup" else None
+    return SlurmApart(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")

@@ -349,6 +349,7 @@ def test_evidence_is_kept_by_its_hash(mirab: Mirab, file: Path, tmp_path: Path) 
         (["vision=40%", "--reason", "x", "--from", "soon"], 2, "'soon' is not a date"),
         (["vision=40%", "--reason", "x", "--base", "9"], 1, "there is no version 9"),
         (["vision=40%", "vision=41%", "--reason", "x"], 1, "vision is named twice"),
+        ([":vision=40%", "--reason", "x"], 1, "no pool stands before the colon"),
         (["--reason", "x"], 2, "nothing is to change"),
         (["--rename", "vision", "--reason", "x"], 2, "is not of the form OLD=NEW"),
         (["--rename", "vision=language", "--reason", "x"], 1, "exists already: merge"),

@@ -112,8 +112,6 @@ def test_the_answer_stands_beside_the_decision_that_rests_on_it(
     trials = served.desk.portfolio.trials
     assert trials.folder is not None
     (trials.folder / f"{name}.json").write_text("{}")
-    trials._known.clear()
-    trials._sentences.clear()
     assert "its hash differs" in log_of(mirab)
     (trials.folder / f"{name}.json").unlink()
     assert "does not keep this what-if any more" in log_of(mirab)

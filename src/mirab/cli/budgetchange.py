@@ -152,7 +152,7 @@ def _parts(text: str) -> list[Budget]:
 
 
 def _terms(shares: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, object]]:
-    from mirab.model.accounts import ledger_of, plain
+    from mirab.model.accounts import LEDGER_MARK, ledger_of, plain
 
     common = {name: given[name] for name in ("owner", "review", "hypothesis") if given[name] is not None} | _caps(given)
     found: dict[str, dict[str, object]] = {}
@@ -162,6 +162,8 @@ def _terms(shares: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[st
         if path in seen:
             raise ValueError(f"{path} is named twice: once is enough")
         seen.add(path)
+        if LEDGER_MARK in path and not ledger_of(path).strip():
+            raise ValueError(f"{path}: no pool stands before the colon; write POOL:ACCOUNT=SHARE, or ACCOUNT=SHARE")
         terms = found.setdefault(plain(path).strip("/"), dict(common))
         if equals:
             _share_term(terms, ledger_of(path).strip(), share.strip())

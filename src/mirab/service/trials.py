@@ -111,7 +111,6 @@ class Trials:
         self._turn = Lock()
         self._known: dict[str, Tried] = {}
         self._begun: dict[str, tuple[str, Instant]] = {}
-        self._sentences: dict[str, list[str]] = {}
 
     def begin(self, asked: Asked, now: Instant) -> Tried:
         """Begin a trial, or find it: a question that was asked within the hour is the same, while time goes on.
@@ -139,8 +138,12 @@ class Trials:
         """The trial of that name; one of an earlier start is read from the folder."""
         with self._lock:
             known = self._known.get(name)
-        if known is not None or self.folder is None or NAME.fullmatch(name) is None:
-            return known
+        return known or self._kept(name)
+
+    def _kept(self, name: str) -> Tried | None:
+        """What stands in the folder under that name now."""
+        if self.folder is None or NAME.fullmatch(name) is None:
+            return None
         try:
             return Tried(name, DONE, json.loads((self.folder / f"{name}.json").read_text("utf-8")))
         except (OSError, ValueError):
@@ -154,14 +157,12 @@ class Trials:
         named = NAMED.fullmatch(evidence)
         if named is None:
             return []
-        if evidence not in self._sentences:
-            kept = self.find(named[1])
-            if kept is None or kept.found is None:
-                return ["The service does not keep this what-if any more."]
-            if kept.sha256 != named[2]:
-                return ["What the service keeps under this name is not what was decided on: its hash differs."]
-            self._sentences[evidence] = lede(kept.found)
-        return self._sentences[evidence]
+        kept = self.find(named[1]) if self.folder is None else self._kept(named[1])
+        if kept is None or kept.found is None:
+            return ["The service does not keep this what-if any more."]
+        if kept.sha256 != named[2]:
+            return ["What the service keeps under this name is not what was decided on: its hash differs."]
+        return lede(kept.found)
 
     def _forget(self) -> None:
         ended = [name for name, each in self._known.items() if each.state != RUNNING]
