@@ -54,6 +54,8 @@ CALM_S = 7.0
 """So long after one thing was broken nothing else is: where nothing gets to run, nothing can be stopped."""
 PREEMPTIONS_A_MINUTE = 3
 """At the least, so that the minimum is really tried."""
+LONGER = 3
+"""How many times as long it may blow for that."""
 LONG_ONES = 0.5
 """So many of the jobs run long enough to be stopped for others."""
 
@@ -90,14 +92,15 @@ class Storm:
         self.slurm.wait_for((self.house.folder / "m.sock").exists, "the service")
 
     def blow(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+        """For so long; on a slow machine longer, until enough runs have been stopped for others."""
+        began = time.monotonic()
         breaks = [self.kill_controller, self.kill_node_daemon, self.kill_service, self.stall]
         moves: list[tuple[Callable[[], None], int]] = [
             (self.submit, 10), (self.submit_gang, 2), (self.submit_array, 1), (self.burst, 8), (self.cancel, 2),
             (self.hold, 1), (self.release, 3), (self.requeue, 3), *((move, 2) for move in breaks),
         ]  # fmt: skip
         calm_until = 0.0
-        while time.monotonic() < deadline:
+        while (blown := time.monotonic() - began) < seconds or (blown < LONGER * seconds and self.lacks(seconds)):
             (move,) = self.dice.choices([move for move, _ in moves], [weight for _, weight in moves])
             if move in breaks and time.monotonic() < calm_until:
                 continue
@@ -106,6 +109,12 @@ class Storm:
             if move in breaks:
                 calm_until = time.monotonic() + CALM_S
             time.sleep(self.dice.uniform(0.1, 1.2))
+
+    def lacks(self, seconds: float) -> str:
+        """The sentence about too few runs that were stopped for others, as the ledger knows them; "" = enough."""
+        least = round(seconds * PREEMPTIONS_A_MINUTE / 60)
+        stopped = sum(run.outcome == "PREEMPTED" for run in self.house.all_runs())
+        return f"{stopped} runs were stopped for others: less than {least} is no test" if stopped < least else ""
 
     # --- moves
     def submit(self, *options: str, gpus: str = "", account: str = "", seconds: int = 0) -> None:
@@ -317,9 +326,7 @@ def storm(slurm: SlurmCluster, folder: Path, seed: int, seconds: float) -> list[
         made.settle()
         found = made.faults()
         print(made.account())
-        least = round(seconds * PREEMPTIONS_A_MINUTE / 60)
-        if made.counted["PREEMPTED"] < least:
-            found.append(f"{made.counted['PREEMPTED']} runs were stopped for others: less than {least} is no test")
+        found += [lacks] if (lacks := made.lacks(seconds)) else []
         return [*found, made.words()] if found else []
     finally:
         house.kill()
