@@ -59,7 +59,7 @@ PATIENCE = 300.0
 SLACK_MS = 400
 """Per run: what was charged counts from the instant at which a fact was taken in, some cycles after the shim's own."""
 CLOCKS_MS = 5
-"""The service's clock and a shim's are rounded each for itself; a fact from ahead of the service's happens at its now."""
+"""The two clocks are rounded each for itself, and a fact from ahead of the service's happens at its now."""
 
 
 @dataclass
@@ -334,7 +334,7 @@ def same_span(run: RunRow, shim: UsageRecord | None) -> bool:
 
 
 def usage_wrong(torture: Torture, store: Store, runs: list[RunRow]) -> Iterator[str]:
-    """The shims' files against the read models (but for the clocks' rounding) and the charge (within some cycles a run)."""
+    """The shims' files against the read models (to the clocks' rounding) and the charge (to some cycles a run)."""
     from mirab.backends.local import LocalBackend
 
     state = from_journal(store).state
