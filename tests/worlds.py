@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from mirab.model.accounts import Budget, Budgets, sorted_shares
-from mirab.model.changesets import applied, below, parent_of
+from mirab.model.accounts import Budget, Budgets, child_path, parent_of, sorted_shares
+from mirab.model.changesets import applied
 from mirab.model.events import BudgetsChanged
 from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, POLICIES, Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Pool, Shape
@@ -136,11 +136,11 @@ def draw_successions(chance: Random, budgets: Budgets, changes: list[BudgetsChan
 def draw_succession(chance: Random, budgets: Budgets, fresh: str) -> Budgets:
     path = chance.choice([path for path, _, _ in budgets.walk()])
     siblings = [budget.name for budget in budgets.children_of(parent_of(path)) or ()]
-    other = below(parent_of(path), chance.choice(siblings))
+    other = child_path(parent_of(path), chance.choice(siblings))
     kind = chance.choice(("rename", "rename", "merge", "merge", "divide", "close"))
     if kind == "merge" and other != path:
         return applied(
-            budgets, edits.merged(budgets, [path, other], chance.choice((other, below(parent_of(path), fresh))))
+            budgets, edits.merged(budgets, [path, other], chance.choice((other, child_path(parent_of(path), fresh))))
         )
     if kind == "divide" and path in budgets.leaves() and not budgets.closed_since(path):
         return applied(budgets, edits.split(budgets, path, [Budget(fresh, WHOLE // 2)]))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mirab.control.cycle import cycle
 from mirab.core.state import State
-from mirab.model.accounts import Budget, Budgets
-from mirab.model.changesets import applied, below, parent_of
+from mirab.model.accounts import Budget, Budgets, child_path, parent_of
+from mirab.model.changesets import applied
 from mirab.model.events import BudgetsChanged, Outcome
 from mirab.model.policy import Policy
 from mirab.model.resources import Cluster, Pool, Shape
@@ -100,7 +100,7 @@ class Firm:
             return applied(budgets, edits.renamed(budgets, path, self.fresh("r")))
         if kind == "merge":
             other = self.random.choice([each for each in paths if parent_of(each) == parent_of(path) and each != path])
-            into = self.random.choice((other, below(parent_of(path), self.fresh("m"))))
+            into = self.random.choice((other, child_path(parent_of(path), self.fresh("m"))))
             return applied(budgets, edits.merged(budgets, [path, other], into))
         if kind == "divide":
             parts = [Budget(self.fresh("d"), WHOLE // 2), Budget(self.fresh("d"), WHOLE // 4)]

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mirab.model.accounts import Budget, Budgets, ledger_of, ledger_path, plain, share_of_pool, sorted_shares
+from mirab.model.accounts import (
+    Budget,
+    Budgets,
+    covers,
+    is_meant,
+    ledger_of,
+    ledger_path,
+    plain,
+    share_of_pool,
+    sorted_shares,
+)
 from mirab.model.changesets import ChildrenSet, applied
 from mirab.model.codec import decode, encode
 from mirab.model.units import WHOLE, AccountPath
@@ -88,6 +98,16 @@ def test_paths_of_ledgers_say_which_and_whose() -> None:
     path = ledger_path("h100", "red/one")
     assert path == "h100:red/one" and plain(path) == "red/one" and ledger_of(path) == "h100"
     assert ledger_path("", "red") == plain("red") == "red" and ledger_of("red") == ""
+
+
+def test_an_account_covers_itself_and_what_lies_below_it_not_what_only_begins_alike() -> None:
+    assert all(covers(above, "red/one") for above in ("", "red", "red/one"))
+    assert not any(covers(above, "red/one") for above in ("re", "red/on", "red/one/x", "blue"))
+
+
+def test_who_names_no_pool_means_the_account_in_every_ledger() -> None:
+    assert is_meant("red", "h100:red/one") and is_meant("red", "red/one") and is_meant("h100:red", "h100:red/one")
+    assert not is_meant("h100:red", "red/one") and not is_meant("h100:red", "a100:red/one")
 
 
 def test_the_journals_form_keeps_them_and_is_the_same_as_ever_without() -> None:

@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from mirab.model.accounts import Budget, Budgets
-from mirab.model.changesets import below
+from mirab.model.accounts import Budget, Budgets, child_path
 from mirab.model.events import BudgetsChanged, Event
 from mirab.model.plans import Plan
 from mirab.model.trace import Trace
@@ -35,8 +34,8 @@ def renamed(budgets: Budgets) -> Budgets:
 
     def walk(parent: str, siblings: tuple[Budget, ...]) -> tuple[Budget, ...]:
         return tuple(
-            replace(each, name=f"{each.name}-1", formerly=(below(parent, each.name),),
-                    children=walk(below(parent, each.name), each.children))
+            replace(each, name=f"{each.name}-1", formerly=(child_path(parent, each.name),),
+                    children=walk(child_path(parent, each.name), each.children))
             for each in siblings
         )  # fmt: skip
 

@@ -93,10 +93,11 @@ def meant(client: Client, chosen: Chosen, default_states: tuple[str, ...] = LIVE
 
 def _fits(job: Job, wanted: Mapping[str, Any]) -> bool:
     """Does a job that was named pass the filters too?"""
-    account = wanted["account"]
+    from mirab.model.accounts import covers
+
     return (
         (not wanted["state"] or job["state"] in wanted["state"])
-        and (not account or f"{job['account']}/".startswith(f"{account}/"))
+        and covers(wanted["account"] or "", job["account"])
         and all(not wanted[key] or job[key] == wanted[key] for key in ("user", "label"))
     )
 

@@ -18,7 +18,7 @@ from mirab.logs.dump import exact_share
 from mirab.logs.errors import LogError
 from mirab.logs.fields import count, span
 from mirab.logs.yamltree import Entry, parse_yaml
-from mirab.model.accounts import CAPS, Budget, Budgets
+from mirab.model.accounts import CAPS, Budget, Budgets, child_path
 from mirab.model.units import exact_duration, parse_share
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,7 +112,7 @@ def _sync(entries: Any, parent: str, siblings: Sequence[Budget]) -> None:
         if budget.children:
             if "children" not in entry:
                 entry["children"] = _new_map()
-            _sync(entry["children"], f"{parent}/{budget.name}".lstrip("/"), budget.children)
+            _sync(entry["children"], child_path(parent, budget.name), budget.children)
         elif "children" in entry:
             del entry["children"]
     for key in [key for key in entries if key not in names]:
@@ -124,7 +124,7 @@ def _sync(entries: Any, parent: str, siblings: Sequence[Budget]) -> None:
 
 def _adopt(entries: Any, parent: str, budget: Budget, names: Sequence[str], place: int) -> None:
     """A place for an account that the mapping does not have: that of its predecessor, with its comments, or a new."""
-    old = [key for key in entries if key not in names and f"{parent}/{key}".lstrip("/") in budget.formerly]
+    old = [key for key in entries if key not in names and child_path(parent, key) in budget.formerly]
     if not old:
         entries.insert(min(place, len(entries)), budget.name, _new_entry(budget))
         return

@@ -12,7 +12,7 @@ from mirab.logs.errors import LogError
 from mirab.logs.fields import count, span
 from mirab.logs.moments import Calendar, Moment, parse_moment
 from mirab.logs.yamltree import Entry, nearest
-from mirab.model.accounts import LEDGER_MARK, Budget, Budgets, share_of_pool, sorted_shares
+from mirab.model.accounts import LEDGER_MARK, Budget, Budgets, child_path, share_of_pool, sorted_shares
 from mirab.model.events import BudgetsChanged
 from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, Exemption, Reservation
 from mirab.model.resources import Cluster
@@ -49,9 +49,7 @@ def _siblings(entry: Entry, parent: str, depth: int) -> tuple[Budget, ...]:
     where = parent or "budgets"
     if depth > DEEPEST:
         raise entry.error(f"budgets are nested more than {DEEPEST} deep", "flatten them")
-    budgets = tuple(
-        _budget(name, item, f"{parent}/{name}".lstrip("/"), depth) for name, item in entry.table(where).items()
-    )
+    budgets = tuple(_budget(name, item, child_path(parent, name), depth) for name, item in entry.table(where).items())
     if not budgets:
         raise entry.error(f"{where} is empty", "name at least one account with its share")
     total = sum(budget.share for budget in budgets)

@@ -96,6 +96,26 @@ def ledger_of(path: str) -> str:
     return path.rpartition(LEDGER_MARK)[0]
 
 
+def child_path(parent: str, name: str) -> AccountPath:
+    """The path of a child; `parent` ``""`` = the root."""
+    return AccountPath(f"{parent}/{name}" if parent else name)
+
+
+def parent_of(path: str) -> AccountPath:
+    """The path of the parent; ``""`` for an account at the root."""
+    return AccountPath(path.rpartition("/")[0])
+
+
+def covers(above: str, path: str) -> bool:
+    """Whether the account `path` is `above` or stands below it; ``""`` is the root, below which all stand."""
+    return not above or path == above or path.startswith(f"{above}/")
+
+
+def is_meant(asked: str, path: str) -> bool:
+    """Whether who asks for an account means `path`: it, or one below; named without its pool, in every ledger."""
+    return covers(asked, path if ledger_of(asked) else plain(path))
+
+
 @dataclass(frozen=True, slots=True)
 class Budgets:
     """The tree of budgets that is in force from some instant on."""
@@ -238,7 +258,7 @@ def _check_siblings(parent: str, siblings: tuple[Budget, ...]) -> None:
             raise ValueError(f"account {budget.name} has the {negative} {getattr(budget, negative)}: 0 or more")
         if not 0 <= budget.share <= WHOLE:
             raise ValueError(f"account {budget.name} has the share {format_share(budget.share)}: 0% to 100%")
-        _check_siblings(f"{parent}/{budget.name}".lstrip("/"), budget.children)
+        _check_siblings(child_path(parent, budget.name), budget.children)
     total = sum(budget.share for budget in siblings)
     if total > WHOLE:
         names = ", ".join(f"{budget.name} {format_share(budget.share)}" for budget in siblings)
@@ -282,7 +302,7 @@ def _in_pool(siblings: tuple[Budget, ...], pool: str) -> tuple[Budget, ...]:
 
 def _walk(parent: str, budgets: tuple[Budget, ...], whole: int) -> Iterator[tuple[AccountPath, Budget, int]]:
     for budget in budgets:
-        path = AccountPath(f"{parent}/{budget.name}" if parent else budget.name)
+        path = child_path(parent, budget.name)
         share = whole * budget.share_in_force // WHOLE
         yield path, budget, share
         yield from _walk(path, budget.children, share)
@@ -291,7 +311,7 @@ def _walk(parent: str, budgets: tuple[Budget, ...], whole: int) -> Iterator[tupl
 def _open(parent: str, budgets: tuple[Budget, ...]) -> Iterator[AccountPath]:
     for budget in budgets:
         if not budget.closed:
-            path = AccountPath(f"{parent}/{budget.name}" if parent else budget.name)
+            path = child_path(parent, budget.name)
             yield path
             yield from _open(path, budget.children)
 
@@ -305,12 +325,12 @@ def _heirs(
     name.
     """
     for budget in budgets:
-        path = f"{parent}/{budget.name}" if parent else budget.name
-        names = [old.rpartition("/")[2] for old in budget.formerly if old.rpartition("/")[0] in (parent, *before)]
+        path = child_path(parent, budget.name)
+        names = [old.rpartition("/")[2] for old in budget.formerly if parent_of(old) in (parent, *before)]
         said = (*budget.formerly, *(f"{old}/{budget.name}" for old in before))
         guessed = tuple(f"{old}/{name}" for old in before for name in names)
-        yield from ((AccountPath(old), AccountPath(path), True) for old in said)
-        yield from ((AccountPath(old), AccountPath(path), False) for old in guessed)
+        yield from ((AccountPath(old), path, True) for old in said)
+        yield from ((AccountPath(old), path, False) for old in guessed)
         yield from _heirs(path, (*said, *guessed), budget.children)
 
 

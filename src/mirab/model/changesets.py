@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from mirab.model.accounts import Budget, Budgets, share_of_pool, sorted_shares
+from mirab.model.accounts import Budget, Budgets, child_path, covers, share_of_pool, sorted_shares
 from mirab.model.units import AccountPath
 
 UnixMs: TypeAlias = int
@@ -89,7 +89,7 @@ def no_account(budgets: Budgets, path: str) -> str:
 
 def _check_heirs(edit: ChildrenSet, leaving: Sequence[Budget]) -> None:
     for child in leaving:
-        path = below(edit.parent, child.name)
+        path = child_path(edit.parent, child.name)
         heirs = [other.name for other in edit.children if path in other.formerly]
         if not heirs:
             raise ValueError(f"account {path} would vanish with what it used: close it, rename it, or merge it")
@@ -100,12 +100,12 @@ def _check_heirs(edit: ChildrenSet, leaving: Sequence[Budget]) -> None:
 def _grown(child: Budget, parent: str, present: Sequence[Budget], leaving: Sequence[Budget]) -> Budget:
     """The child with the children that it keeps or inherits."""
     before = [other for other in present if other.name == child.name]
-    before += [other for other in leaving if below(parent, other.name) in child.formerly]
+    before += [other for other in leaving if child_path(parent, other.name) in child.formerly]
     if not before:
         return child
     kept = tuple(grandchild for other in before for grandchild in _scaled(other, before, present))
     if child.children and child.children != kept:
-        raise ValueError(f"the children of {below(parent, child.name)} change in an edit of their own")
+        raise ValueError(f"the children of {child_path(parent, child.name)} change in an edit of their own")
     return replace(child, children=kept)
 
 
@@ -143,21 +143,9 @@ def _replaced(siblings: tuple[Budget, ...], names: list[str], children: tuple[Bu
     )
 
 
-def below(parent: str, name: str) -> AccountPath:
-    """The path of a child."""
-    return AccountPath(f"{parent}/{name}" if parent else name)
-
-
-def parent_of(path: str) -> AccountPath:
-    """The path of the parent; ``""`` for a root."""
-    return AccountPath(path.rpartition("/")[0])
-
-
 def outside(edits: Iterable[ChildrenSet], root: str) -> list[AccountPath]:
     """The accounts whose children the edits change although they are not `root` nor below it.
 
     A manager of `root` may change what lies below it, so not `root`'s own share, which is an edit of its parent.
     """
-    return [
-        edit.parent for edit in edits if not (edit.parent == root or edit.parent.startswith(f"{root}/") or not root)
-    ]
+    return [edit.parent for edit in edits if not covers(root, edit.parent)]

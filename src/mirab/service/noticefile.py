@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from mirab.logs.errors import LogError
 from mirab.logs.yamltree import Entry, advice, read_yaml
+from mirab.model.accounts import covers
 
 KINDS = ("preempted", "resumed", "review-due", "exception-ending", "under-served", "needs-human")
 FORMS = ("webhook", "slack", "email")
@@ -57,7 +58,7 @@ class Receiver:
 
     def wants(self, kind: str, account: str) -> bool:
         """Whether it is to hear of that. What is about no account is for all."""
-        mine = not account or not self.accounts or any(f"{account}/".startswith(f"{each}/") for each in self.accounts)
+        mine = not account or not self.accounts or any(covers(each, account) for each in self.accounts)
         return kind in self.about and mine
 
 

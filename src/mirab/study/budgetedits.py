@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from mirab.model.accounts import CAPS, Budget, Budgets, share_of_pool, sorted_shares
-from mirab.model.changesets import ChildrenSet, applied, below, parent_of
+from mirab.model.accounts import CAPS, Budget, Budgets, child_path, parent_of, share_of_pool, sorted_shares
+from mirab.model.changesets import ChildrenSet, applied
 from mirab.model.units import WHOLE, AccountPath, format_share
 
 TERMS = (
@@ -81,7 +81,7 @@ def _with_terms(child: Budget, terms: Mapping[str, object]) -> Budget:
 
 def _made(budgets: Budgets, parent: AccountPath, name: str, terms: Mapping[str, object]) -> Budget:
     if "share" not in terms:
-        raise UnknownAccountError(unknown_account(budgets, below(parent, name)))
+        raise UnknownAccountError(unknown_account(budgets, child_path(parent, name)))
     return _with_terms(Budget(name, 0), terms)
 
 
@@ -121,8 +121,9 @@ def renamed(budgets: Budgets, path: str, name: str) -> list[ChildrenSet]:
     """The account under another name of the same parent; it stays heir of its own past."""
     child = _account(budgets, path)
     parent = parent_of(path)
-    if budgets.find(below(parent, name)) is not None:
-        raise ValueError(f"account {below(parent, name)} exists already: merge {path} into it, or choose another name")
+    new_path = child_path(parent, name)
+    if budgets.find(new_path) is not None:
+        raise ValueError(f"account {new_path} exists already: merge {path} into it, or choose another name")
     new = replace(child, name=name, formerly=(*child.formerly, path))
     return [_edit(budgets, parent, {path: new})]
 
@@ -230,7 +231,7 @@ def _edit(budgets: Budgets, parent: AccountPath, changes: Mapping[str, Budget | 
     """All children of a parent, some of them replaced, or gone (None)."""
     children: list[Budget] = []
     for child in _children(budgets, parent):
-        new = changes.get(below(parent, child.name), child)
+        new = changes.get(child_path(parent, child.name), child)
         if new is not None:
             children.append(new)
     return ChildrenSet(parent, bare(children))
@@ -262,7 +263,7 @@ def _differ(edits: list[ChildrenSet], before: Budgets, after: Budgets, parent: s
     names = [child.name for child in wanted]
     leaving = [child for child in present if child.name not in names]
     heirs = {old for child in wanted for old in child.formerly}
-    lost = [child for child in leaving if below(parent, child.name) not in heirs]
+    lost = [child for child in leaving if child_path(parent, child.name) not in heirs]
     there = {child.name for child in present}
     children = [replace(child, children=()) if _goes_on(child, parent, there, leaving) else child for child in wanted]
     if closing is not None:
@@ -272,12 +273,12 @@ def _differ(edits: list[ChildrenSet], before: Budgets, after: Budgets, parent: s
         applied(before, edits)
     for child in children:
         if _goes_on(child, parent, there, leaving) and (child.name in names):
-            _differ(edits, before, after, below(parent, child.name), closing)
+            _differ(edits, before, after, child_path(parent, child.name), closing)
 
 
 def _goes_on(child: Budget, parent: str, there: set[str], leaving: Sequence[Budget]) -> bool:
     """Whether it has a predecessor, and so keeps the children it has."""
-    return child.name in there or any(below(parent, other.name) in child.formerly for other in leaving)
+    return child.name in there or any(child_path(parent, other.name) in child.formerly for other in leaving)
 
 
 # --- what changed, for people ---------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mirab.model.accounts import Budget, Budgets
-from mirab.model.changesets import NOTHING, Changeset, ChildrenSet, UnixMs, applied, below
+from mirab.model.accounts import Budget, Budgets, child_path
+from mirab.model.changesets import NOTHING, Changeset, ChildrenSet, UnixMs, applied
 from mirab.model.units import AccountPath
 from mirab.study.budgetedits import TermChange, bare, shut, term_changes
 
@@ -231,7 +231,7 @@ def _restored(edit: ChildrenSet, before: Budgets, current: Budgets, date: str) -
     """The children of before; who has come since goes back into its predecessor, or is closed."""
     old = bare(before.children_of(edit.parent) or ())
     names = {child.name for child in old}
-    paths = {below(edit.parent, child.name): child.name for child in old}
+    paths = {child_path(edit.parent, child.name): child.name for child in old}
     since = [child for child in current.children_of(edit.parent) or () if child.name not in names]
     back: dict[str, tuple[str, ...]] = {}
     new: list[Budget] = []
@@ -240,7 +240,7 @@ def _restored(edit: ChildrenSet, before: Budgets, current: Budgets, date: str) -
         if source is None:
             new.append(replace(shut(child, child.closed or date), children=()))
         else:
-            back[source] = (*back.get(source, ()), below(edit.parent, child.name))
+            back[source] = (*back.get(source, ()), child_path(edit.parent, child.name))
     restored = [replace(child, formerly=(*child.formerly, *back.get(child.name, ()))) for child in old]
     return ChildrenSet(edit.parent, (*restored, *new))
 

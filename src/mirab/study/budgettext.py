@@ -7,13 +7,12 @@ from typing import Any
 
 from mirab.logs.budgetedit import date_text
 from mirab.logs.dump import exact_share
-from mirab.model.accounts import CAPS, Budget, Budgets
+from mirab.model.accounts import CAPS, Budget, Budgets, covers
 from mirab.model.changesets import Changeset
 from mirab.model.units import WHOLE, AccountPath, exact_duration, format_share
 from mirab.study.budgetedits import OF_POOL, WORDS, TermChange, term_word
 from mirab.study.budgethistory import Logged
 from mirab.study.formats import plural
-from mirab.study.shares import below
 from mirab.study.tables import Section, Table
 
 Json = dict[str, Any]
@@ -31,7 +30,7 @@ def minute(unix_ms: int) -> str:
 
 def tree_rows(budgets: Budgets, root: str = "") -> list[tuple[AccountPath, Budget, int]]:
     """The accounts at or below one, parents first."""
-    return [row for row in budgets.walk() if not root or below(row[0], root)]
+    return [row for row in budgets.walk() if covers(root, row[0])]
 
 
 def show_sections(
@@ -227,7 +226,8 @@ def about(entries: Sequence[Logged], account: str) -> list[Logged]:
     for entry in reversed(entries):
         if not account or any(_touches(entry, name) for name in names):
             found.append(entry)
-        names.update(old + name[len(new) :] for old, new in _renamed(entry) for name in list(names) if below(name, new))
+        for old, new in _renamed(entry):
+            names.update([old + name[len(new) :] for name in names if covers(new, name)])
     return found[::-1]
 
 
@@ -239,7 +239,7 @@ def _renamed(entry: Logged) -> list[tuple[str, str]]:
 
 def _touches(entry: Logged, account: str) -> bool:
     places = [str(place) for change in entry.changes for place in (change.path, change.before, change.after)]
-    return any(below(place, account) for place in places)
+    return any(covers(account, place) for place in places)
 
 
 def _log_section(entry: Logged, told: Sequence[str]) -> Section:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, covers
 from mirab.model.units import AccountPath
 from mirab.model.workloads import Arrival
 from mirab.study.formats import plural
-from mirab.study.shares import below
 
 
 def left_out(present: Budgets, wanted: Budgets, after: Budgets) -> list[AccountPath]:
@@ -23,7 +22,7 @@ def left_out(present: Budgets, wanted: Budgets, after: Budgets) -> list[AccountP
 
 
 def _uppermost(paths: Sequence[AccountPath]) -> list[AccountPath]:
-    return [path for path in paths if not any(above != path and below(path, above) for above in paths)]
+    return [path for path in paths if not any(above != path and covers(above, path) for above in paths)]
 
 
 def dropped_told(present: Budgets, proposed: Budgets) -> list[str]:
@@ -56,7 +55,7 @@ def closed_told(present: Budgets, proposed: Budgets, arrivals: Iterable[Arrival]
     known = [path for path, budget, _ in proposed.walk() if budget.closed and not _closed(present, path)]
     if not known:
         return []
-    count = sum(any(below(each.workload.account, path) for path in known) for each in arrivals)
+    count = sum(any(covers(path, each.workload.account) for path in known) for each in arrivals)
     verb = "is" if len(known) == 1 else "are"
     return [
         f"{', '.join(known)} {verb} closed in the proposal: {plural(count, 'workload')} that came in for "

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
+from mirab.model.accounts import covers
 from mirab.model.events import (
     ExemptionGranted,
     ExemptionRevoked,
@@ -130,11 +131,10 @@ class ContractAudit:
         return allowed if least is None else max(min(allowed, least), min(allowed, said))
 
     def _in_force(self, kind: str, workload: Workload, now: Instant) -> list[Exemption]:
-        path = f"{workload.account}/"
         return [
             each
             for each in self._exemptions.values()
-            if each.kind == kind and each.begin <= now < each.end and path.startswith(f"{each.account}/")
+            if each.kind == kind and each.begin <= now < each.end and covers(each.account, workload.account)
         ]
 
     def _paused(self, node: str, now: Instant) -> bool:

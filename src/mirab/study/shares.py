@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mirab.model.accounts import Budgets, left_by
+from mirab.model.accounts import Budgets, covers, left_by
 from mirab.model.policy import Exemption
 from mirab.model.units import WHOLE, AccountPath, Instant
 
@@ -27,11 +27,6 @@ def leaf_of(account: AccountPath, shares: dict[AccountPath, int]) -> AccountPath
     return rest if rest in shares else account
 
 
-def below(path: str, root: str) -> bool:
-    """Whether the account is `root` or stands below it."""
-    return path == root or path.startswith(f"{root}/")
-
-
 def _shares(budgets: Budgets) -> Iterable[tuple[AccountPath, int]]:
     for path, budget, share in budgets.walk():
         if budget.children:
@@ -51,7 +46,7 @@ def _grant(shares: dict[AccountPath, int], exemption: Exemption) -> None:
 
 def _spread(shares: dict[AccountPath, int], root: str, change: int) -> int:
     """Change the leaves below an account in proportion to their shares; none falls below 0. What was changed."""
-    leaves = [path for path in shares if below(path, root)]
+    leaves = [path for path in shares if covers(root, path)]
     whole = sum(shares[path] for path in leaves)
     if not leaves:
         return 0

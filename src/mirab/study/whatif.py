@@ -14,7 +14,7 @@ from operator import mul
 from typing import Any, TypeAlias
 
 from mirab import __version__
-from mirab.model.accounts import ledger_of, ledger_path, plain
+from mirab.model.accounts import covers, ledger_of, ledger_path, plain
 from mirab.model.units import AccountPath
 from mirab.study.catalogue import Report
 from mirab.study.days import AccountDays, Days, gathered, nothing, percentile, shares_of, summed
@@ -29,7 +29,6 @@ from mirab.study.resampling import (
     spreads,
     standard_error,
 )
-from mirab.study.shares import below
 
 Json: TypeAlias = dict[str, Any]
 
@@ -333,7 +332,7 @@ def _cost(tried: Json, rows: Sequence[Json], pairs: Mapping[str, Pair], starts_s
     days = _touched(tried, starts_s)
     cost = []
     for row in rows:
-        own = below(plain(row["account"]), tried["account"])
+        own = covers(tried["account"], plain(row["account"]))
         if own or row["used"]["difference"] is None:
             continue
         during = _round(_during(pairs[row["account"]], days)) or 0.0

@@ -10,6 +10,7 @@ from itertools import islice
 
 from anyio.to_thread import run_sync
 
+from mirab.model.accounts import covers
 from mirab.model.units import AccountPath
 from mirab.service.api.bus import Bus, Listener, Record
 from mirab.service.api.ports import ApiSettings, StorePort
@@ -51,7 +52,7 @@ class Filter:
             return True
         heirs = self._heirs()
         mine, asked = (AccountPath(each) for each in (self._account_of(job), self._account))
-        return f"{heirs.get(mine, mine)}/".startswith(f"{heirs.get(asked, asked)}/")
+        return covers(heirs.get(asked, asked), heirs.get(mine, mine))
 
     def _account_of(self, job: str) -> str:
         """The account on record for a job, which never changes."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mirab.model.accounts import ledger_of, plain
+from mirab.model.accounts import covers, ledger_of, plain
 from mirab.model.records import Grant
 from mirab.model.units import AccountPath
-from mirab.service.auth.rules import INCLUDES, ROLES, RULES, Rule, Scope, covers
+from mirab.service.auth.rules import INCLUDES, ROLES, RULES, Rule, Scope
 
 
 @dataclass(frozen=True, slots=True)

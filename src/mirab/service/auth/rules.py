@@ -119,8 +119,3 @@ is how people judge whether the sharing is fair.
 ``budget.set`` is asked about the account whose division changes: the parent of each share that differs.
 ``token.own``: tokens for oneself, with no more rights than one has; ``token.any``: for anybody.
 """
-
-
-def covers(subtree: str, account: str) -> bool:
-    """Whether an account is a subtree's root or below it; ``""`` is the whole tree."""
-    return not subtree or account == subtree or account.startswith(f"{subtree}/")

@@ -15,8 +15,8 @@ from mirab.logs.budgetfile import budgets_from
 from mirab.logs.errors import LogError
 from mirab.logs.yamltree import Entry as Part
 from mirab.logs.yamltree import parse_yaml
-from mirab.model.accounts import Budget, Budgets
-from mirab.model.changesets import applied, parent_of
+from mirab.model.accounts import Budget, Budgets, child_path, parent_of
+from mirab.model.changesets import applied
 from mirab.model.codec import encode
 from mirab.model.events import BudgetsChanged
 from mirab.model.units import AccountPath, Instant, format_share
@@ -204,7 +204,7 @@ def successor(before: Budgets, wanted: Budgets, now: Instant) -> Budgets:
 
 def _carried(parent: str, budget: Budget, before: Budgets) -> Budget:
     """What a form does not ask for stays: past names, the outcome of the last review, since when it is closed."""
-    path = f"{parent}/{budget.name}".lstrip("/")
+    path = child_path(parent, budget.name)
     old = before.find(path)
     children = tuple(_carried(path, child, before) for child in budget.children)
     if old is None:

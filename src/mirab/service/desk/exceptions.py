@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from mirab.core.shares import covers
 from mirab.core.state import State
-from mirab.model.accounts import Budgets, ledger_of, ledger_path, plain
+from mirab.model.accounts import Budgets, covers, ledger_of, ledger_path, plain
 from mirab.model.events import (
     Event,
     ExemptionGranted,

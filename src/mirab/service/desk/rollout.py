@@ -17,8 +17,8 @@ import structlog
 
 from mirab.backends.slurm.governed import ALL, read_governed, write_governed
 from mirab.control.recover import FILE
-from mirab.core.shares import covers
 from mirab.core.state import State
+from mirab.model.accounts import covers
 from mirab.model.events import Event, PolicyChanged
 from mirab.model.plans import Plan
 from mirab.model.records import AuditEntry

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from mirab.model import events as fact
 from mirab.model import plans as plan_of
-from mirab.model.accounts import ledger_of, plain
+from mirab.model.accounts import is_meant
 from mirab.model.codec import decode
 from mirab.model.resources import Cluster, nodes_of
 from mirab.model.units import FOREVER, SECOND, Instant
@@ -265,13 +265,8 @@ def _about(lines: Sequence[Line], subject: str) -> list[Line]:
     return [
         line
         for line in lines
-        if subject in (line.job, line.node) or _is_below(line.account, subject) or named.search(line.text)
+        if subject in (line.job, line.node) or is_meant(subject, line.account) or named.search(line.text)
     ]
-
-
-def _is_below(account: str, subject: str) -> bool:
-    """Whether it is the account or below it; one that is named without its pool is meant in all of them."""
-    return f"{account if ledger_of(subject) else plain(account)}/".startswith(f"{subject}/")
 
 
 def _naming(subject: str) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from mirab.core.shares import covers
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import Budgets, covers
 from mirab.model.policy import DRAIN_PAUSE
 from mirab.model.resources import Cluster
 from mirab.model.units import HOUR, UNIT, Instant, format_duration, format_share, plural

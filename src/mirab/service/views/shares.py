@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from mirab.core.queues import User
 from mirab.core.runs import Run
-from mirab.core.shares import REST, Account, compared, covers
+from mirab.core.shares import REST, Account, compared
 from mirab.core.state import State
-from mirab.model.accounts import Budget, Budgets, ledger_of, ledger_path, plain
+from mirab.model.accounts import Budget, Budgets, is_meant, ledger_of, ledger_path, plain
 from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, Instant, UserName, WorkloadId
 from mirab.service.forecaster import Batch
 from mirab.service.forms.sharing import ShareAccount, ShareLedger, ShareUser
@@ -67,7 +67,7 @@ def lines(state: State, now: Instant, below: str | None = None) -> list[Line]:
     its pool is meant in all of them. Their users are listed where they are `USERS_MOST` at most: of a large tree ask
     for a part.
     """
-    wanted = [account for path, account in state.accounts.items() if below is None or _below(below, path)]
+    wanted = [account for path, account in state.accounts.items() if below is None or is_meant(below, path)]
     if state.divided:
         wanted.sort(key=lambda account: homes.order_of(state, account.path))
     crowds = _crowds(state, now)
@@ -89,10 +89,6 @@ def lines(state: State, now: Instant, below: str | None = None) -> list[Line]:
 def _gpus(state: State, numbers: Sequence[int]) -> int:
     pools = [state.cluster.pools[number] for number in numbers]
     return sum(pool.gpus_per_node * len(pool.nodes) for pool in pools)
-
-
-def _below(above: str, path: str) -> bool:
-    return covers(above, path if ledger_of(above) else plain(path))
 
 
 def _shown(state: State, line: Line, now: Instant) -> bool:

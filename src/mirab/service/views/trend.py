@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from mirab.model.accounts import covers
 from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Instant
 from mirab.service.views.accruals import Accruals, Totals, totals_at
 from mirab.service.views.moments import iso
@@ -47,7 +48,7 @@ def ages(books: Accruals, now: Instant) -> dict[str, Part]:
 
 def series(books: Accruals, below: str | None, now: Instant) -> list[Part]:
     """GPUs owed and GPUs charged, averaged over each step, of an account and all below it (None = of all)."""
-    leaves = [path for path in books.where.ledger.leaves if below is None or f"{path}/".startswith(f"{below}/")]
+    leaves = [path for path in books.where.ledger.leaves if below is None or covers(below, path)]
     total: list[Step] = []
     for path in leaves:
         own = list(_steps(books, path, now))
