@@ -67,7 +67,10 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
-        ("h100: 75%", "b200: 75%", "account vision has a share of the pool b200, and the pools are a100, h100"),
+        ("h100: 75%", "h200: 75%",
+         ":10: account vision has a share of the pool h200, and the pools are a100, h100: did you mean h100?"),
+        ("{share: 70%}", "{share: 70%, children: {one: {share: 100%, pool_shares: {b: 1%}}}}",
+         ":12: account language/one has a share of the pool b, and the pools are a100, h100: did you mean"),
         ("h100: 75%", "h100: 0.75", ":10: share of the pool h100 of vision"),
         ("{share: 70%}", "{share: 70%, pool_shares: {h100: 40%}}",
          "the shares of the pool h100 under budgets sum to 115%, more than 100%: vision 75%, language 40%: lower some"),
@@ -80,6 +83,29 @@ def test_what_cannot_be_is_refused_in_a_sentence(file: Path, before: str, after:
     with pytest.raises(LogError) as error:
         read_cluster_file(file)
     assert sentence in str(error.value)
+
+
+def test_a_pool_of_a_change_to_come_is_refused_with_its_line(file: Path) -> None:
+    later = "budget_changes:\n  - at: 2030-01-01\n    budgets:\n      vision: {share: 1%, pool_shares: {h10: 5%}}\n"
+    file.write_text(FILE + later, encoding="utf-8")
+    with pytest.raises(LogError, match=":16: account vision has a share of the pool h10"):
+        read_cluster_file(file)
+
+
+@pytest.mark.parametrize("command", ["show", "diff"])
+def test_a_pool_that_is_none_is_no_column_but_an_error_with_its_line(file: Path, command: str) -> None:
+    file.write_text(FILE.replace("h100: 75%", "h10: 75%"), encoding="utf-8")
+    shown = run(command, file)
+    assert shown.exit_code != 0
+    assert f"{file}:10: account vision has a share of the pool h10" in str(shown.exception)
+
+
+def test_a_pool_that_the_cluster_has_lost_since_stands_in_no_way(file: Path) -> None:
+    decide(file, "vision=20%")
+    lost = file.read_text("utf-8").replace('    h100: {nodes: "h[1-2]", gpus_per_node: 8, gpu_type: h100}\n', "")
+    file.write_text(lost, encoding="utf-8")
+    assert told("show", file, "vision")["budgets"][0]["pool_shares"] == {"h100": "75%"}
+    decide(file, "h100:vision=none")
 
 
 def test_a_share_of_a_pool_is_set_in_place_and_comments_stay(file: Path) -> None:

@@ -68,8 +68,11 @@ def test_the_main_ledger_is_there_though_no_pool_is_left_to_it() -> None:
 def test_a_name_that_is_no_pool_makes_no_ledger_and_is_told() -> None:
     (main,) = TREE.ledgers(("a100",))
     assert main.pools == (0,) and not main.budgets.pools_named()
-    assert TREE.pools_unknown(("a100", "l4")) == "account red has a share of the pool h100, and the pools are a100, l4"
-    assert TREE.pools_unknown(("h100",)) == ""
+    wrong = TREE.share_without_pool(("a100", "l4"))
+    assert wrong is not None
+    assert wrong.told() == "account red has a share of the pool h100, and the pools are a100, l4"
+    assert TREE.share_without_pool(("h100",)) is None
+    assert TREE.share_without_pool(("a100",), besides=("h100",)) is None
 
 
 def test_shares_of_a_pool_above_the_whole_are_refused_with_pool_and_names() -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 from mirab.logs.contracts import parse_flag
-from mirab.logs.errors import LogError
 from mirab.logs.fields import count, span
 from mirab.logs.moments import Calendar, Moment, parse_moment
 from mirab.logs.yamltree import Entry, nearest
-from mirab.model.accounts import LEDGER_MARK, Budget, Budgets, child_path, share_of_pool, sorted_shares
+from mirab.model.accounts import (
+    LEDGER_MARK,
+    Budget,
+    Budgets,
+    ShareWithoutPool,
+    child_path,
+    share_of_pool,
+    sorted_shares,
+)
 from mirab.model.events import BudgetsChanged
 from mirab.model.policy import DRAIN_PAUSE, EXEMPTIONS, Exemption, Reservation
 from mirab.model.resources import Cluster
@@ -111,11 +117,25 @@ def _pool_shares(entry: Entry, path: str) -> tuple[tuple[str, int], ...]:
     return sorted_shares(found)
 
 
-def check_pools(entry: Entry | None, budgets: Budgets, pools: Sequence[str], path: Path) -> None:
-    """Raises LogError for the first share of a pool that there is not; `entry`: where the budgets stand."""
-    unknown = budgets.pools_unknown(pools)
-    if unknown:
-        raise LogError(unknown, path, None if entry is None else entry.line)
+def check_pools(section: Entry, budgets: Budgets, pools: Sequence[str], besides: Sequence[str] = ()) -> None:
+    """Raises LogError for the first share of a pool that there is not, with its line.
+
+    Args:
+        section: where the budgets stand.
+        besides: see `Budgets.share_without_pool`.
+    """
+    wrong = budgets.share_without_pool(pools, besides)
+    if wrong is not None:
+        place = _pool_share_entry(section, wrong)
+        raise place.error(wrong.told(), f"did you mean {nearest(wrong.pool, pools)}?" if pools else "")
+
+
+def _pool_share_entry(section: Entry, share: ShareWithoutPool) -> Entry:
+    """Where a share of a pool stands in a section of budgets."""
+    parent, _, name = share.account.rpartition("/")
+    for above in parent.split("/") if parent else ():
+        section = section.table(above)[above].table(above)["children"]
+    return section.table(name)[name].table(name)["pool_shares"].table(name)[share.pool]
 
 
 def _paths(entry: Entry) -> tuple[str, ...]:
@@ -144,6 +164,11 @@ class BudgetChange(_Draft):
     budgets: Budgets
     author: str
     reason: str
+
+    @property
+    def section(self) -> Entry:
+        """Where its budgets stand."""
+        return self.entry.table("the budget change")["budgets"]
 
     def at(self, origin: int | None, shift: int) -> BudgetsChanged:
         return BudgetsChanged(self.instant("at", self.moment, origin, shift), self.budgets, self.author, self.reason)

@@ -52,7 +52,7 @@ CLUSTER_UNITS = ("gpu", "cpu", "node")
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What a cluster file states; None or empty = it has no such part."""
+    """What a cluster file states; None or empty = it has no such part. `section`: where its budgets stand."""
 
     path: Path
     cluster: Cluster | None = None
@@ -61,6 +61,7 @@ class ClusterFile:
     draft_reservations: tuple[DraftReservation, ...] = ()
     draft_exemptions: tuple[DraftExemption, ...] = ()
     draft_changes: tuple[BudgetChange, ...] = ()
+    section: Entry | None = None
 
     def check_accounts(self, budgets: Budgets) -> None:
         """Raises LogError where a reservation or exception names an account that is not in the budgets."""
@@ -69,10 +70,10 @@ class ClusterFile:
     def check_pools(self, cluster: Cluster) -> None:
         """Raises LogError where the budgets, or those to come, name a pool that the cluster has not."""
         pools = [pool.name for pool in cluster.pools]
-        if self.budgets is not None:
-            check_pools(None, self.budgets, pools, self.path)
+        if self.budgets is not None and self.section is not None:
+            check_pools(self.section, self.budgets, pools)
         for change in self.draft_changes:
-            check_pools(change.entry, change.budgets, pools, self.path)
+            check_pools(change.section, change.budgets, pools)
 
     def check_nodes(self, cluster: Cluster) -> None:
         """Raises LogError where an exception names a node that the cluster has not."""
@@ -116,6 +117,7 @@ def read_cluster_file(path: Path, calendar: Calendar | None = None) -> ClusterFi
         draft_reservations=reservations_from(top.get("reservations"), calendar, budgets, _pool_names(cluster)),
         draft_exemptions=exemptions_from(top.get("exceptions"), calendar, budgets),
         draft_changes=budget_changes_from(top.get("budget_changes"), calendar),
+        section=top.get("budgets"),
     )
     if cluster is not None:
         file.check_nodes(cluster)

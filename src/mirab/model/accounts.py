@@ -194,8 +194,8 @@ class Budgets:
         """The pools that any budget names, sorted."""
         return tuple(sorted({name for _, budget, _ in self.walk() for name, _ in budget.pool_shares}))
 
-    def pools_unknown(self, pools: Sequence[str], besides: Sequence[str] = ()) -> str:
-        """The sentence about the first pool that somebody names and that is none; "" = there is no such.
+    def share_without_pool(self, pools: Sequence[str], besides: Sequence[str] = ()) -> ShareWithoutPool | None:
+        """The first share of a pool that there is not; None = there is no such.
 
         Args:
             pools: names of the cluster's pools.
@@ -204,8 +204,8 @@ class Budgets:
         for path, budget, _ in self.walk():
             for name, _ in budget.pool_shares:
                 if name not in pools and name not in besides:
-                    return f"account {path} has a share of the pool {name}, and the pools are {', '.join(pools)}"
-        return ""
+                    return ShareWithoutPool(path, name, tuple(pools))
+        return None
 
     def ledgers(self, pools: Sequence[str]) -> tuple[Ledger, ...]:
         """The main ledger, even if no pool is left to it, then those of the named pools in the cluster's order.
@@ -222,6 +222,17 @@ class Budgets:
             if pool in named:
                 found.append(Ledger(pool, (number,), Budgets(_in_pool(self.roots, pool))))
         return tuple(found)
+
+
+class ShareWithoutPool(NamedTuple):
+    """An account has a share of a pool that is none of those there are."""
+
+    account: AccountPath
+    pool: str
+    pools: tuple[str, ...]
+
+    def told(self) -> str:
+        return f"account {self.account} has a share of the pool {self.pool}, and the pools are {', '.join(self.pools)}"
 
 
 class Ledger(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mirab.logs.budgetedit import PlannedTree, date_text, edited, planned_trees
-from mirab.logs.budgetfile import BudgetChange, budget_changes_from, budgets_from
+from mirab.logs.budgetfile import BudgetChange, budget_changes_from, budgets_from, check_pools
 from mirab.logs.budgethistory import append_changesets, history_path, locked, read_changesets, replace_text
 from mirab.logs.errors import LogError
 from mirab.logs.moments import Calendar
@@ -58,7 +58,8 @@ def open_book(path: Path, calendar: Calendar | None = None) -> Book:
     """Read a file of budgets and its history.
 
     Raises:
-        LogError: with file and line: it cannot be read, or has no budgets.
+        LogError: with file and line: it cannot be read, has no budgets, or has a share of a pool that its cluster has
+            not. Such a share that stands in its history is passed over: the cluster has lost the pool since.
     """
     try:
         raw = path.read_bytes()
@@ -67,16 +68,28 @@ def open_book(path: Path, calendar: Calendar | None = None) -> Book:
     top = parse_yaml(raw, path).table("the file")
     if "budgets" not in top:
         raise LogError("has no budgets", path, remedy="write a section budgets: with accounts and their shares")
+    budgets = budgets_from(top["budgets"])
     changes = budget_changes_from(top.get("budget_changes"), calendar or Calendar())
     planned = sorted(map(_planned, changes), key=lambda each: each.at)
     history = History(read_changesets(history_path(path)))
     pools = _pools(top.get("cluster"))
-    return Book(path, raw.decode("utf-8-sig"), budgets_from(top["budgets"]), tuple(planned), history, pools)
+    if pools is not None:
+        known = _pools_recorded(history)
+        check_pools(top["budgets"], budgets, pools, known)
+        for change in changes:
+            check_pools(change.section, change.budgets, pools, known)
+    return Book(path, raw.decode("utf-8-sig"), budgets, tuple(planned), history, pools)
 
 
 def _pools(cluster: Entry | None) -> tuple[str, ...] | None:
     found = None if cluster is None else cluster.table("cluster").get("pools")
     return None if found is None else tuple(found.table("pools"))
+
+
+def _pools_recorded(history: History) -> list[str]:
+    """The pools that are named by what a history says now, and of the time to come."""
+    budgets, planned = view(history)
+    return [pool for tree in (budgets, *(each.budgets for each in planned)) for pool in tree.pools_named()]
 
 
 def _planned(change: BudgetChange) -> PlannedTree:
@@ -130,11 +143,11 @@ def change(
 
 
 def _check_pools(book: Book, history: History) -> None:
-    tree = history.at(history.changesets[-1].effective_at)
-    before = book.history.at(book.history.later(0)).pools_named() if book.history.head else ()
-    unknown = "" if book.pools is None else tree.pools_unknown(book.pools, before)
-    if unknown:
-        raise ValueError(unknown)
+    if book.pools is not None:
+        tree = history.at(history.changesets[-1].effective_at)
+        wrong = tree.share_without_pool(book.pools, _pools_recorded(book.history))
+        if wrong is not None:
+            raise ValueError(wrong.told())
 
 
 def take_in(path: Path, author: str, reason: str, clock: Clock, calendar: Calendar) -> Changeset:

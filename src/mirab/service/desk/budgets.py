@@ -19,6 +19,7 @@ from mirab.model.accounts import Budget, Budgets, child_path, parent_of
 from mirab.model.changesets import applied
 from mirab.model.codec import encode
 from mirab.model.events import BudgetsChanged
+from mirab.model.resources import Cluster
 from mirab.model.units import AccountPath, Instant, format_share
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.changesets import Changesets, day
@@ -126,7 +127,7 @@ class BudgetCommands:
             changes = term_changes(state.budgets, after)
             check_rights(who, changes)
             check_past(who, state.budgets, after)
-            check_pools(state.budgets, after, state)
+            check_pools(state.budgets, after, state.cluster)
             if not changes:
                 return Entry()
             edits = tuple(difference(state.budgets, after))
@@ -253,11 +254,11 @@ def check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
             )
 
 
-def check_pools(before: Budgets, after: Budgets, state: State) -> None:
+def check_pools(before: Budgets, after: Budgets, cluster: Cluster) -> None:
     """Every pool that is named anew is one of the cluster; what was named before it lost the pool stands in no way."""
-    unknown = after.pools_unknown([pool.name for pool in state.cluster.pools], before.pools_named())
-    if unknown:
-        raise invalid(unknown)
+    wrong = after.share_without_pool([pool.name for pool in cluster.pools], before.pools_named())
+    if wrong is not None:
+        raise invalid(wrong.told())
 
 
 def check_past(who: Principal, before: Budgets, after: Budgets) -> None:

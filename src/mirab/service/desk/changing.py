@@ -99,7 +99,7 @@ class ChangesetCommands:
             raise invalid("it changes nothing: the budgets are as you want them")
         check_rights(who, changes)
         check_past(who, before, tree)
-        check_pools(before, tree, state)
+        check_pools(before, tree, state.cluster)
         evidence = f" [on {made.evidence}]" if made.evidence else ""
         kept = self._changesets.keep(after)
         if made.effective_at > now:

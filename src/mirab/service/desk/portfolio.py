@@ -9,7 +9,7 @@ from mirab.core.state import State
 from mirab.model.accounts import Budgets, ledger_of
 from mirab.model.accounts import plain as account_path
 from mirab.model.units import DAY, HOUR, Duration, Instant
-from mirab.service.desk.budgets import plain, read_budgets, successor
+from mirab.service.desk.budgets import check_pools, plain, read_budgets, successor
 from mirab.service.desk.cases import RESERVATION, ROLLOUT, Cases
 from mirab.service.desk.changesets import Changesets, day
 from mirab.service.desk.changing import ChangesetCommands
@@ -90,9 +90,7 @@ class Portfolio:
         after = successor(present, tree, now)
         if lost := left_out(present, tree, after):
             raise invalid(left_out_told(lost, day(now)))
-        unknown = after.pools_unknown([pool.name for pool in cluster.pools], present.pools_named())
-        if unknown:
-            raise invalid(unknown)
+        check_pools(present, after, cluster)
         if after == present:
             raise invalid("it changes nothing: the budgets are as you want them")
         return self._begun(Asked(present, after, policy, cluster, days * DAY, self._since(now)), now)
