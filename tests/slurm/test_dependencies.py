@@ -8,7 +8,7 @@ import pytest
 
 from mirab.backends.slurm.dependencies import Done
 from mirab.backends.slurm.records import SlurmJob
-from mirab.backends.slurm.tracker import DEPENDENCY
+from mirab.backends.slurm.waiting import DEPENDENCY
 from mirab.model import events as facts
 from mirab.model.units import HOUR, SECOND, WorkloadId
 from tests.slurm.test_errands import START, Desk

@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 
 from mirab.backends.slurm.contracts import Contract
 from mirab.backends.slurm.records import Booking, SlurmJob, SlurmNode
-from mirab.backends.slurm.tracker import (
-    ARRAY_LIMIT,
-    BEGINS_LATER,
-    DEPENDENCY,
-    HELD_BY_USER,
-    RETURNING,
-    Known,
-    Rules,
-    Tracker,
-)
+from mirab.backends.slurm.tracker import RETURNING, Known, Rules, Tracker
+from mirab.backends.slurm.waiting import ARRAY_LIMIT, BEGINS_LATER, DEPENDENCY, HELD_BY_USER
 from mirab.core.state import State
 from mirab.model import events as facts
 from mirab.model.accounts import Budget, Budgets

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from mirab.backends.slurm.contracts import Contract, contract_of
 from mirab.backends.slurm.records import SlurmJob, SlurmNode
-from mirab.backends.slurm.tracker import LEFT_TO_SLURM, Rules
+from mirab.backends.slurm.tracker import Rules
 from mirab.model.accounts import Budgets
 from mirab.model.units import AccountPath, Duration, NodeName, WorkloadId
 
+LEFT_TO_SLURM = "left to Slurm"
 NO_ACCOUNT = "none"
 """Where Slurm knows no accounts."""
 

@@ -19,20 +19,13 @@ from mirab.backends.slurm.seen import (
     workload_for,
     workload_of,
 )
+from mirab.backends.slurm.waiting import Waiting
 from mirab.model import events as facts
 from mirab.model.events import Event, Outcome, goes_back
 from mirab.model.resources import Cluster
 from mirab.model.units import FOREVER, MINUTE, SECOND, AccountPath, Duration, Instant, NodeName, RunId, WorkloadId
 
-LEFT_TO_SLURM = "left to Slurm"
-HELD_BY_USER = "held by its user"
-HELD_BY_ADMIN = "held by an administrator of Slurm"
-DEPENDENCY = "it waits for another job (dependency)"
-BEGINS_LATER = "its begin time has not come"
-ARRAY_LIMIT = "its array runs as many tasks at once as it may"
 RETURNING = "it is being requeued"
-REQUEUE_DELAY = 3 * MINUTE
-"""Slurm lets a requeued job begin two minutes later; mirab sets its begin when it starts it."""
 BOOKING_PATIENCE: Duration = 20 * SECOND
 """So long the accounting is asked for a run that came and went between two looks: it is told of runs a little later."""
 RETURN_PATIENCE: Duration = MINUTE
@@ -92,7 +85,6 @@ class Tracker:
         self.rules = rules
         self.seen: dict[str, Seen] = {}
         self.looked_at = self.ledger_since = self.fresh_at = known.at
-        self._done = Done({})
         self._ended: dict[str, Instant] = {}
         for run_id, began in known.runs.items():
             seen = self._know(workload_of(run_id))
@@ -166,9 +158,9 @@ class Tracker:
         bookings = books or ()
         told = self.nodes.take_in(nodes, now)
         listed = {job.id: job for job in sorted(jobs, key=lambda job: (job.submitted_at, job.job_id, job.id))}
-        self._done = Done(listed)
+        waiting = Waiting(self.rules.left, Done(listed))
         for job_id, job in listed.items():
-            told += self._submission(job_id, job, now)
+            told += self._submission(job_id, job, waiting, now)
         booked = books is not None
         for job_id in list(self.seen):
             self._await_book(self.seen[job_id], listed.get(job_id), now, books)
@@ -176,22 +168,22 @@ class Tracker:
         told += sorted(ends, key=lambda fact: fact.at)
         starts = [start for job_id, job in listed.items() for start in self._begin(job_id, job, now, booked)]
         told += sorted(starts, key=lambda fact: fact.at)
-        room = self._room_in_arrays()
+        waiting.count_arrays(self.seen.values())
         for job_id, job in listed.items():
-            told += self._holding(job_id, job, room, now)
+            told += self._holding(job_id, job, waiting, now)
         self._ended = {job_id: job.submitted_at for job_id, job in listed.items() if job.ended}
         self.looked_at = now if whole else self.looked_at
         self.fresh_at = now
         return told
 
-    def _submission(self, job_id: str, job: SlurmJob, now: Instant) -> Iterator[Event]:
+    def _submission(self, job_id: str, job: SlurmJob, waiting: Waiting, now: Instant) -> Iterator[Event]:
         if job_id in self.seen or not job.known or (job.ended and self._is_past(job)):
             return
         workload_id = self._fresh(job_id)
         seen = self.seen[job_id] = Seen(job, workload_id)
         workload = workload_for(job, workload_id, self.rules.account(job), self.rules.contract(job))
         yield facts.WorkloadSubmitted(min(job.submitted_at, now), workload)
-        seen.held = "" if job.ended else self._why_not(job, None, now)
+        seen.held = "" if job.ended else waiting.why_not(job, seen, now)
         if seen.held:
             yield facts.WorkloadHeld(now, workload_id, seen.held)
 
@@ -362,11 +354,11 @@ class Tracker:
         return node is not None and node.gpus > 0 and used + more > node.gpus
 
     # --- what may start
-    def _holding(self, job_id: str, job: SlurmJob, room: dict[int, int], now: Instant) -> Iterator[Event]:
+    def _holding(self, job_id: str, job: SlurmJob, waiting: Waiting, now: Instant) -> Iterator[Event]:
         seen = self.seen.get(job_id)
         if seen is None or seen.run is not None or seen.expected is not None or not job.waits:
             return
-        held = self._why_not(job, room, now)
+        held = waiting.why_not(job, seen, now)
         if held == seen.held:
             return
         if seen.held:
@@ -374,40 +366,6 @@ class Tracker:
         seen.held = held
         if held:
             yield facts.WorkloadHeld(now, seen.workload_id, held)
-
-    def _why_not(self, job: SlurmJob, room: dict[int, int] | None, now: Instant) -> str:
-        """What keeps a waiting job out of the queue; "" = nothing. `room`: tasks that arrays may still let in."""
-        left = self.rules.left(job)
-        if left:
-            return left
-        if job.held_by in ("user", "admin"):
-            return HELD_BY_USER if job.held_by == "user" else HELD_BY_ADMIN
-        if self._depends(job):
-            return DEPENDENCY
-        if job.eligible_at is not None and job.eligible_at > now + (REQUEUE_DELAY if job.restarts else 0):
-            return BEGINS_LATER
-        if job.array_limit and job.array_job is not None:
-            if room is None or room.setdefault(job.array_job, job.array_limit) <= 0:
-                return ARRAY_LIMIT
-            room[job.array_job] -= 1
-        return ""
-
-    def _depends(self, job: SlurmJob) -> bool:
-        """Whether it waits for another job: by Slurm's word, unless the listing shows that all of it is done."""
-        if not job.dependency and not job.reason.startswith("Dependency"):
-            return False
-        seen = self.seen.get(job.id)
-        otherwise = seen is not None and seen.hung.startswith("Dependency")
-        return otherwise or not self._done.fulfils(job.dependency)
-
-    def _room_in_arrays(self) -> dict[int, int]:
-        """For each array with a limit that has runs: how many more tasks it may run."""
-        room: dict[int, int] = {}
-        for seen in self.seen.values():
-            job = seen.job
-            if job.array_job is not None and job.array_limit and (seen.run or seen.expected):
-                room[job.array_job] = room.get(job.array_job, job.array_limit) - 1
-        return room
 
 
 def _node_failed(booked: Booking) -> bool:
