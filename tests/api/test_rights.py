@@ -156,7 +156,7 @@ def changed_budgets(service: Stage) -> dict[str, Any]:
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A service whose streams end at once, as when it stops."""
     with pytest.MonkeyPatch.context() as patch, stage(tmp_path_factory.mktemp("quiet")) as running:
-        patch.setattr("mirab.service.forecaster.RUNS", 3)
+        patch.setattr("mirab.service.lookahead.RUNS", 3)
         running.parts.bus.close()
         yield running
 

@@ -26,7 +26,7 @@ from tests.service.house import ADA, EVE, Bench, form
 @pytest.fixture(autouse=True)
 def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for a p90, and quick on a machine that is busy."""
-    monkeypatch.setattr("mirab.service.forecaster.RUNS", 12)
+    monkeypatch.setattr("mirab.service.lookahead.RUNS", 12)
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_only_so_many_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_busy_machine_gets_fewer_runs_and_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirab.service.forecaster.DEADLINE", 0.0)
+    monkeypatch.setattr("mirab.service.lookahead.DEADLINE", 0.0)
     answers = Answers(bench.live, bench.desk)
     _, waits = one_waits(bench)
     assert answers.forecaster.refresh().forecasts[WorkloadId(waits)].runs == 10

@@ -1,18 +1,16 @@
 """Forecasts kept fresh beside the service: the state is copied by `fork`, and the scheduler run forward in the copy.
 
-One batch serves everybody who waits. It takes at most `BUDGET` seconds of one core, at a low priority, and a pause of
-several times what it took follows: deciding waits for nothing but the copy of the page tables.
+One batch (`lookahead`) serves everybody who waits. It is made at a low priority, and a pause of several times what it
+took follows: deciding waits for nothing but the copy of the page tables.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
 from threading import Event as Flag
 from threading import Lock, Thread
-from time import monotonic, perf_counter, process_time
-from typing import TYPE_CHECKING, NamedTuple
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -24,25 +22,19 @@ from mirab.model.workloads import Workload
 from mirab.service.desk.errors import DeskError
 from mirab.service.desk.sandbox import Sandbox
 from mirab.service.inbox import UnavailableError
+from mirab.service.lookahead import NOTHING, Batch, Lookahead, Looked
 from mirab.store.predictions import Prediction, Predictions
-from mirab.study.copies import Copy
 from mirab.study.entries import Entries, Entry
-from mirab.study.forecast import RUNS, Forecast, Forward, bound_of, forecast, forward, known_past, shares_of_sources
+from mirab.study.forecast import Forecast
 from mirab.study.history import History
 
 if TYPE_CHECKING:
     from mirab.service.live import Live
 
-BUDGET = 8.0
-"""Seconds of one core for a batch: what has not started in a run's part of it is told as later than that went. Where
-little waits a batch takes much less: a run ends when all have started."""
-DEADLINE = 45.0
-"""Seconds after which no further run begins, on a machine that is busy: then there are fewer."""
 ASKED = 0.25
-"""For one request that somebody waits for: this part of both."""
+"""For one request that somebody waits for: this part of what a batch may take."""
 LONGEST_BATCH = 60
-LONGEST_COPY = 15
-"""Seconds after which copies end themselves, whatever happens."""
+"""Seconds after which the copy that makes a batch ends itself, whatever happens."""
 REST = 4
 """A batch is followed by a pause of so many times what it took, in which everybody else has the core."""
 FRESH = 3.0
@@ -55,55 +47,8 @@ ASKING = 120.0
 """Somebody who asked so many seconds ago still looks."""
 LOOK_BACK: Duration = 14 * DAY
 """How much of the journal is read to learn from."""
-FEWEST = 10
-"""Runs without which there is no forecast."""
-ALONE_EVERY = 5
-"""For one run in so many there is a twin into which nothing new comes."""
 
 log = structlog.get_logger("mirab.forecast")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Forecasts that were made together, from the state after record `seq`.
-
-    `took`: seconds; `others`: what is known of all that started in no run; `sources`: parts of the run times by whose
-    history they were drawn from; `past`: how much of the past arrivals were drawn from.
-    """
-
-    seq: int
-    at: Instant
-    took: float
-    forecasts: Mapping[WorkloadId, Forecast]
-    others: Forecast | None = None
-    sources: Mapping[str, float] = field(default_factory=dict)
-    kinds: dict[WorkloadId, str] = field(default_factory=dict)
-    past: Duration = 0
-
-    def of(self, workload: WorkloadId) -> Forecast | None:
-        """None = it did not wait when this was made."""
-        told = self.forecasts.get(workload)
-        if told is None and self.others is not None and workload in self.kinds:
-            return replace(self.others, workload=workload)
-        return told
-
-
-class Looked(NamedTuple):
-    """What a look forward found. `others`: what is known of those who started in no run."""
-
-    forecasts: list[Forecast]
-    others: Forecast
-    sources: dict[str, float]
-    kinds: dict[WorkloadId, str]
-    past: Duration
-
-    def batch(self, seq: int, at: Instant, took: float) -> Batch:
-        by_job = {each.workload: each for each in self.forecasts}
-        return Batch(seq, at, took, by_job, self.others, self.sources, self.kinds, self.past)
-
-
-NOTHING = Batch(-1, 0, 0.0, {})
-NOBODY = WorkloadId("")
 
 
 class Forecaster:
@@ -227,7 +172,7 @@ class Forecaster:
         """In a copy of the process: what was found, the record that the copy knows, and the instant it begins at."""
         with self._live.reading() as state, self._lock:
             at, seq, history = max(state.now, self._live.now()), self._live.pulse.seq, self._history
-            work = _work(state, history, list(state.pending), (), at, str(seq), 1.0)
+            work = Lookahead(state, history, list(state.pending), (), at, str(seq))
             copy = self._live.copies.begin(work, LONGEST_BATCH)
         found: Looked = copy.result()
         return found, seq, at
@@ -244,7 +189,7 @@ class Forecaster:
         with Sandbox(self._live.copies) as box:
             with self._live.reading() as state, self._lock:
                 at, seq = max(state.now, self._live.now()), self._live.pulse.seq
-                box.begin(_work(state, self._history, [workload], facts, at, str(seq), ASKED))
+                box.begin(Lookahead(state, self._history, [workload], facts, at, str(seq), ASKED))
             found: Looked = box.result()
         return found.batch(seq, at, perf_counter() - begun) if workload in found.kinds else None
 
@@ -333,72 +278,3 @@ def _like(state: State, batch: Batch, one: Workload, history: History) -> Worklo
                 return each
             distant = distant or each
     return distant
-
-
-def _work(
-    state: State,
-    history: History,
-    targets: Sequence[WorkloadId],
-    facts: Sequence[Event],
-    at: Instant,
-    seed: str,
-    part: float,
-) -> Callable[[], Looked]:
-    """Forecasts for the targets, after these facts, in this part of the usual time: what a copy is to do.
-
-    It ends soon after the process that wants to know.
-    """
-    asker = os.getpid()
-    return lambda: look_forward(state, history, targets, facts, at, seed, part, asker)
-
-
-def look_forward(
-    state: State,
-    history: History,
-    targets: Sequence[WorkloadId],
-    facts: Sequence[Event],
-    at: Instant,
-    seed: str,
-    part: float,
-    asker: int,
-) -> Looked:
-    """In a copy of the process, a child of `asker`; see `_work`."""
-    os.nice(10)
-    begun = monotonic()
-    state.advance(at)
-    for fact in facts:
-        state.fold(fact)
-    history.ready()
-    targets = [each for each in targets if each in state.pending]
-    share = part * BUDGET / (RUNS + -(-RUNS // ALONE_EVERY))
-
-    def go(number: int, arrivals: bool) -> Forward:
-        def work() -> Forward:
-            leave = process_time() + share
-            return forward(
-                state,
-                history,
-                targets,
-                f"{seed}/{number}",
-                at=at,
-                arrivals=arrivals,
-                stop=lambda: process_time() > leave,
-            )
-
-        found: Forward = Copy(work, LONGEST_COPY).result()
-        return found
-
-    found, alone = [], []
-    for number in range(RUNS if targets else 0):
-        late = monotonic() - begun > part * DEADLINE and number >= FEWEST
-        if late or os.getppid() != asker:
-            break
-        found.append(go(number, True))
-        if number % ALONE_EVERY == 0:
-            alone.append(go(number, False))
-    seen = dict.fromkeys(each for run in (*found, *alone) for each in run.starts)
-    known = [each for each in targets if each in seen or each in state.holds]
-    told = [forecast(found, each, at, bound_of(state, each), alone) for each in known]
-    kinds = {each: history.kind_of(state.pending[each].workload) for each in targets}
-    past = known_past(history, at)
-    return Looked(told, forecast(found, NOBODY, at, None, alone), shares_of_sources(found), kinds, past)

@@ -13,8 +13,8 @@ from mirab.core.shares import REST, Account, compared
 from mirab.core.state import State
 from mirab.model.accounts import Budget, Budgets, is_meant, ledger_of, ledger_path, plain
 from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, Instant, UserName, WorkloadId
-from mirab.service.forecaster import Batch
 from mirab.service.forms.sharing import ShareAccount, ShareLedger, ShareUser
+from mirab.service.lookahead import Batch
 from mirab.service.views import homes
 from mirab.service.views.accruals import Got
 from mirab.service.views.moments import iso

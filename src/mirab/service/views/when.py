@@ -11,7 +11,8 @@ from mirab.model.units import SECOND, Instant
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.errors import DeskError
 from mirab.service.evidence import Calibration, Score, WhenAnswer
-from mirab.service.forecaster import Batch, Forecaster
+from mirab.service.forecaster import Forecaster
+from mirab.service.lookahead import Batch
 from mirab.service.views.moments import iso
 from mirab.service.views.waiting import names_of
 from mirab.store.predictions import Fate, Predictions
