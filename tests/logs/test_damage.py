@@ -213,5 +213,43 @@ def test_a_name_without_end_is_cut(tmp_path: Path) -> None:
 def test_columns_that_make_no_job_are_named(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("a|b\n", encoding="utf-8")
-    with pytest.raises(LogError, match="--columns names no jobid and no submit and no elapsed"):
+    with pytest.raises(
+        LogError, match="--columns names no jobid and no submit and no start and no elapsed and no alloc"
+    ):
         load(path, LoadOptions(columns="a,b"))
+
+
+SACCT = {
+    "JobID": "7",
+    "JobIDRaw": "7",
+    "Submit": "2026-03-01T00:00:00",
+    "Start": "2026-03-01T00:10:00",
+    "Elapsed": "00:40:00",
+    "State": "COMPLETED",
+    "AllocTRES": "cpu=8,gres/gpu=4,node=1",
+}
+
+
+def _without(tmp_path: Path, *columns: str) -> Path:
+    kept = {name: text for name, text in SACCT.items() if name not in columns}
+    path = tmp_path / "jobs.txt"
+    path.write_text("\n".join(["|".join(kept), "|".join(kept.values())]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("column", "told"), [("Submit", "submit"), ("Start", "start"), ("AllocTRES", "alloctres")])
+def test_a_column_that_sacct_was_not_asked_for_is_named(tmp_path: Path, column: str, told: str) -> None:
+    with pytest.raises(LogError, match=f"jobs.txt:1: has no column {told}"):
+        load(_without(tmp_path, column))
+
+
+def test_sacct_with_the_raw_ids_alone_is_recognized(tmp_path: Path) -> None:
+    assert [arrival.workload.id for arrival in load(_without(tmp_path, "JobID")).arrivals] == ["7"]
+
+
+def test_a_packed_log_cut_after_its_header_is_not_called_without_rows_only(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.txt.gz"
+    text = "|".join(SACCT) + "\n" + "".join(map(str, range(9999)))
+    path.write_bytes(gzip.compress(text.encode())[:400])
+    with pytest.raises(LogError, match=r"cut short after line .*: fetch it again"):
+        load(path)

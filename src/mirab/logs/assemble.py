@@ -115,8 +115,10 @@ def _placed(intake: Intake, zero: int, start: int, period: Period) -> _Placement
     return _Placement(zero, start - zero, moved) if intake.unix_times else _Placement(None, start, moved)
 
 
-def no_jobs(intake: Intake) -> LogError:
-    """The sentence for a log of which nothing can be used."""
+def no_jobs(intake: Intake, cut_short: str) -> LogError:
+    """The sentence for a log of which nothing can be used; `cut_short`: how it was damaged, empty = not."""
+    if not intake.rows and cut_short:
+        return LogError(f"has no rows, and {cut_short}", remedy="fetch it again")
     if not intake.rows:
         return LogError("has no rows", remedy="give a log with at least one job")
     reasons = "; ".join(

@@ -70,7 +70,7 @@ def load(path: Path | str, options: LoadOptions | None = None) -> Trace:
             form.read(source, options, intake)
             _note_damage(source, intake)
             if not intake.jobs:
-                raise _no_job_in_folder(source) if source.path.is_dir() else no_jobs(intake)
+                raise _no_job_in_folder(source) if source.path.is_dir() else no_jobs(intake, source.cut_short)
             return assemble(intake, options, given, calendar, source.name)
         except LogError as error:
             if error.path is None:
@@ -139,7 +139,7 @@ def _by_header(first: str) -> str | None:
     for form_name, form in FORMS.items():
         if form.columns and names.issuperset(form.columns):
             return form_name
-    return None
+    return "sacct" if names.issuperset(("jobidraw", "submit")) else None
 
 
 def _no_job_in_folder(source: Source) -> LogError:

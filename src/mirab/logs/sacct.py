@@ -53,6 +53,21 @@ NO_RUN = "run time unknown"
 NO_SIZE = "number of nodes and processors unknown"
 BAD_ID = "no usable job id"
 MOST_TASKS = 10_000
+SIZES = frozenset(
+    [
+        "nnodes",
+        "allocnodes",
+        "ncpus",
+        "alloccpus",
+        "reqcpus",
+        "alloctres",
+        "reqtres",
+        "allocgres",
+        "reqgres",
+        "nodelist",
+    ]
+)
+"""Columns that say how large a job is; one of them is needed."""
 ABSENT = frozenset({"", "unknown", "none", "n/a", "invalid", "null", "(null)"})
 ENDED = frozenset(
     [
@@ -182,17 +197,21 @@ def _table(source: Source, options: LoadOptions, intake: Intake) -> Table:
         _check_columns(table.names)
     if "jobid" not in table.names:
         table.require("jobidraw")
-    table.require("submit")
+    table.require("submit", "start")
     if "elapsed" not in table.names and "elapsedraw" not in table.names:
-        table.require("start", "end")
+        table.require("end")
+    if not SIZES.intersection(table.names):
+        table.require("alloctres", "nnodes")
     return table
 
 
 def _check_columns(names: tuple[str, ...]) -> None:
     """Raises LogError if the columns that a person named cannot make a job."""
-    missing = [name for name in ("jobid", "submit") if name not in names and f"{name}raw" not in names]
-    if not {"elapsed", "elapsedraw"}.intersection(names) and not {"start", "end"}.issubset(names):
+    missing = [name for name in ("jobid", "submit", "start") if name not in names and f"{name}raw" not in names]
+    if not {"elapsed", "elapsedraw", "end"}.intersection(names):
         missing.append("elapsed")
+    if not SIZES.intersection(names):
+        missing.append("alloctres")
     if missing:
         raise LogError(
             f"--columns names no {' and no '.join(missing)}", remedy="write the names of sacct's --format, in its order"
