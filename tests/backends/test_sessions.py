@@ -93,9 +93,9 @@ def set_size(slave: int, rows: int, columns: int) -> None:
 
 
 def door(rig: Rig, run_id: RunId) -> str:
-    path = rig.backend.attach_path(rig.starts[run_id].workload_id)
-    assert path is not None
-    return str(path)
+    folder = rig.backend.run_dir(rig.starts[run_id].workload_id)
+    assert folder is not None
+    return str(folder / rundir.ATTACH)
 
 
 @contextmanager
@@ -169,13 +169,13 @@ def test_who_speaks_another_language_is_cut_off_and_the_session_goes_on(rig: Rig
 def test_only_its_owner_may_attach(rig: Rig) -> None:
     run_id = session(rig)
     assert stat.S_IMODE(os.stat(door(rig, run_id)).st_mode) == 0o600
-    with pytest.raises(AttachError, match="no session can be reached"):
-        attach(rig.root / "none", 0, 1)
     rig.cancel(run_id)
     rig.ended(run_id)
-    assert rig.backend.attach_path(WorkloadId("1")) is None, "it is over"
-    rig.run("2", "true")
-    assert rig.backend.attach_path(WorkloadId("2")) is None, "no session"
+    no_session = rig.start("2", "true")
+    rig.ended(no_session)
+    for path in (rig.root / "none", door(rig, run_id), door(rig, no_session)):
+        with pytest.raises(AttachError, match="no session can be reached"):
+            attach(path, 0, 1)
 
 
 def test_the_key_that_detaches() -> None:

@@ -149,6 +149,8 @@ def _terminal_of(client: Client, job_id: str) -> str:
         DeniedError: it is not yours.
         UnusableError: the service is on another machine.
     """
+    from mirab.backends.local.rundir import ATTACH
+
     detail = client.get(at("jobs", job_id))
     if not detail["interactive"]:
         raise InvalidError(f"job {job_id} is no session: see what it writes with `mirab logs -f {job_id}`.")
@@ -157,7 +159,7 @@ def _terminal_of(client: Client, job_id: str) -> str:
     folder = detail["run_dir"]
     if not folder or not os.path.isdir(folder):
         raise UnusableError(f"session {job_id} runs on another machine: attach to it from the one of the service.")
-    return os.path.join(folder, "attach.sock")
+    return os.path.join(folder, ATTACH)
 
 
 def _shown(path: str, job_id: str) -> bool:

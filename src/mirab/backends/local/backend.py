@@ -170,13 +170,6 @@ class LocalBackend:
         path, spec = self.output_path(workload_id, attempt, stream), self._spec(workload_id, attempt)
         return None if path is None or spec is None else open_own(str(path), spec["uid"])
 
-    def attach_path(self, workload_id: WorkloadId) -> Path | None:
-        """The socket of a session's terminal, for `attach`; None: it is no session, or does not run."""
-        directory = self.run_dir(workload_id)
-        if directory is None or (directory / rundir.EXIT).exists() or not (directory / rundir.ATTACH).exists():
-            return None
-        return directory / rundir.ATTACH
-
     def prune(self, ended_before: Instant) -> int:
         """Remove the folders of runs that ended before an instant (not what they saved). Returns how many.
 
