@@ -128,7 +128,7 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 def test_lines_are_named_up_to_five(tmp_path: Path) -> None:
     trace = read(tmp_path, native("1,0,a,u,1,1,60", *(f"{n},0,a,u,1,1,x" for n in range(2, 10))))
-    assert trace.dropped == {"run_s is not above 0": (8, (3, 4, 5, 6, 7))}
+    assert trace.dropped == {"run_s is not above 0, or beyond a hundred years": (8, (3, 4, 5, 6, 7))}
 
 
 @pytest.mark.slow
@@ -217,6 +217,13 @@ def test_columns_that_make_no_job_are_named(tmp_path: Path) -> None:
         LogError, match="--columns names no jobid and no submit and no start and no elapsed and no alloc"
     ):
         load(path, LoadOptions(columns="a,b"))
+
+
+def test_one_row_that_cannot_be_used_is_told_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("submit_s,account,gpus_per_node,nodes,run_s\n0,a,1,1,1e12\n", encoding="utf-8")
+    with pytest.raises(LogError, match=r"its only row cannot be used .*beyond a hundred years.*: mend these lines"):
+        load(path)
 
 
 SACCT = {

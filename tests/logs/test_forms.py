@@ -63,8 +63,8 @@ def test_native_rows_say_which_field_is_wrong(tmp_path: Path) -> None:
         "e,0,1,1,9,,,64,", "f,0,1,1,9,,,,soon", ",0,1,1,9,,,,", "ok,5,1,1,9,,,,", "g,0,0,1,9,,,,",
     ]  # fmt: skip
     assert dropped(read(tmp_path, "\n".join([header, *rows]))) == {
-        "submit_s is not a time since the start of the log": 1,
-        "run_s is not above 0": 1,
+        "submit_s is neither seconds since the start of the log nor a Unix time": 1,
+        "run_s is not above 0, or beyond a hundred years": 1,
         "resume is neither yes nor no": 1,
         "priority is neither low, normal, high nor a number": 1,
         "memory_per_node is not an amount with a unit": 1,

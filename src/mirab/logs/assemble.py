@@ -124,9 +124,8 @@ def no_jobs(intake: Intake, cut_short: str) -> LogError:
     reasons = "; ".join(
         f"{number:,} x {reason} (line {lines[0]})" for reason, (number, lines) in sorted(intake.dropped.items())
     )
-    return LogError(
-        f"none of its {plural(intake.rows, 'row')} can be used as {intake.form}: {reasons}", remedy="check --form"
-    )
+    what = f"none of its {intake.rows:,} rows can" if intake.rows > 1 else "its only row cannot"
+    return LogError(f"{what} be used as {intake.form}: {reasons}", remedy="mend these lines, or choose another --form")
 
 
 def _choose_unit(intake: Intake, options: LoadOptions, given: ClusterFile | None) -> str:

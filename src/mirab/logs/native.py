@@ -178,8 +178,8 @@ def _above(text: str, least: int) -> None:
 
 _SECONDS = "is not a number of seconds"
 _CHECKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (
-    ("submit_s", "is not a time since the start of the log", lambda text: _above(text, 0)),
-    ("run_s", "is not above 0", lambda text: _above(text, 1)),
+    ("submit_s", "is neither seconds since the start of the log nor a Unix time", lambda text: _above(text, 0)),
+    ("run_s", "is not above 0, or beyond a hundred years", lambda text: _above(text, 1)),
     *((name, _SECONDS, _amount) for name in ("time_limit_s", "cancel_after_s", "deadline_s", "min_runtime_s")),
     *((name, _SECONDS, _amount) for name in ("checkpoint_s", "restart_s", "grace_s")),
     ("resume", "is neither yes nor no", _flag),

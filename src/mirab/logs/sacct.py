@@ -53,20 +53,9 @@ NO_RUN = "run time unknown"
 NO_SIZE = "number of nodes and processors unknown"
 BAD_ID = "no usable job id"
 MOST_TASKS = 10_000
-SIZES = frozenset(
-    [
-        "nnodes",
-        "allocnodes",
-        "ncpus",
-        "alloccpus",
-        "reqcpus",
-        "alloctres",
-        "reqtres",
-        "allocgres",
-        "reqgres",
-        "nodelist",
-    ]
-)
+SIZES = frozenset([
+    "nnodes", "allocnodes", "ncpus", "alloccpus", "reqcpus", "nodelist", "alloctres", "reqtres", "allocgres", "reqgres",
+])  # fmt: skip
 """Columns that say how large a job is; one of them is needed."""
 ABSENT = frozenset({"", "unknown", "none", "n/a", "invalid", "null", "(null)"})
 ENDED = frozenset(
