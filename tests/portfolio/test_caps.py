@@ -16,9 +16,10 @@ from mirab.model.reasons import GangTooLarge
 from mirab.model.resources import Cluster, Pool
 from mirab.model.units import HOUR, MINUTE, WHOLE, NodeName, WorkloadId
 from mirab.service.api.ports import JobFilter
-from mirab.service.desk.budgets import plain, read_budgets
+from mirab.service.desk.budgets import read_budgets
 from mirab.service.desk.changing import Proposal
 from mirab.service.views import Views
+from mirab.study.budgettext import tree_json
 from tests.portfolio.conftest import Mirab
 from tests.service.house import ADA, EVE, ROOT, Bench
 
@@ -49,7 +50,7 @@ def test_a_file_keeps_them(tmp_path: Path) -> None:
 
 
 def test_the_form_of_the_service_keeps_them() -> None:
-    assert read_budgets({budget.name: plain(budget) for budget in CAPPED.roots}) == CAPPED
+    assert read_budgets(tree_json(CAPPED)) == CAPPED
 
 
 def test_a_file_is_changed_in_place() -> None:

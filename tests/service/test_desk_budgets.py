@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mirab.model.accounts import Budget, Budgets
 from mirab.model.records import Grant
 from mirab.model.units import WHOLE
 from mirab.service.auth.principal import Principal
@@ -46,6 +48,21 @@ def test_what_is_read_can_be_written_back(bench: Bench) -> None:
     seq, _ = bench.store.last()
     assert change(bench, ROOT, now.tree, now.version).version == now.version
     assert [facts for _, facts, _ in bench.store.records(after=seq)] == [()], "nothing changed"
+
+
+def test_a_share_is_told_with_all_its_digits_so_that_who_writes_it_back_changes_nothing(tmp_path: Path) -> None:
+    """Rounded, a third of another's would be a change of theirs, and so be refused."""
+    third = WHOLE // 3
+    odd = Budgets((Budget("vision", third, (Budget("video", third),)), Budget("llm", third)))
+    bench = Bench(tmp_path, budgets=odd)
+    try:
+        told = bench.desk.budgets().tree
+        assert read_budgets(told) == odd
+        told["vision"]["children"]["video"]["share"] = "20%"
+        change(bench, MIA, told)
+        assert bench.state.budgets.find("llm") == odd.find("llm")
+    finally:
+        bench.close()
 
 
 def test_a_change_holds_at_once_and_says_who_and_why(bench: Bench) -> None:

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from mirab.logs.budgetfile import budgets_from
-from mirab.logs.dump import exact_share
 from mirab.logs.errors import LogError
 from mirab.logs.fields import count, span
 from mirab.logs.yamltree import Entry, parse_yaml
-from mirab.model.accounts import CAPS, Budget, Budgets, child_path
-from mirab.model.units import exact_duration, parse_share
+from mirab.model.accounts import CAPS, TEXTS, Budget, Budgets, child_path
+from mirab.model.units import exact_duration, exact_share, parse_share
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDE = 1 << 20
@@ -148,7 +147,7 @@ def _sync_terms(entry: Any, budget: Budget) -> None:
     if _share(entry) != budget.share:
         entry["share"] = exact_share(budget.share)
     _sync_pools(entry, budget)
-    for name in ("owner", "review", "hypothesis", "outcome", "closed"):
+    for name in TEXTS:
         _set(entry, name, getattr(budget, name), str(entry.get(name, "")))
     for name, usual in (("save_for_gangs", False), ("equal_users", True)):
         value: bool = getattr(budget, name)

@@ -14,11 +14,11 @@ from typing import IO, cast
 
 from mirab.logs.native import COLUMNS, OPTIONAL, PRIORITIES
 from mirab.logs.nodeevents import COLUMNS as EVENT_COLUMNS
-from mirab.model.accounts import Budget, Budgets
+from mirab.model.accounts import TEXTS, Budget, Budgets
 from mirab.model.nodelists import compress
 from mirab.model.resources import Cluster, Pool
 from mirab.model.trace import Trace
-from mirab.model.units import UNIT, WHOLE
+from mirab.model.units import UNIT, exact_share
 from mirab.model.workloads import Arrival, NodeTrouble
 
 _PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items() if name}
@@ -151,7 +151,7 @@ def _budget_lines(budgets: tuple[Budget, ...], indent: str) -> Iterator[str]:
         fields = [f"share: {exact_share(budget.share)}"]
         pools = ", ".join(f"{_quoted(pool)}: {exact_share(share)}" for pool, share in budget.pool_shares)
         fields += [f"pool_shares: {{{pools}}}"] if pools else []
-        fields += [f"{name}: {_quoted(value)}" for name, value in _words_of(budget) if value]
+        fields += [f"{name}: {_quoted(text)}" for name in TEXTS if (text := getattr(budget, name))]
         fields += [f"formerly: [{', '.join(map(_quoted, budget.formerly))}]"] if budget.formerly else []
         fields += ["save_for_gangs: yes"] if budget.save_for_gangs else []
         fields += [] if budget.equal_users else ["equal_users: no"]
@@ -163,17 +163,6 @@ def _budget_lines(budgets: tuple[Budget, ...], indent: str) -> Iterator[str]:
             yield from _budget_lines(budget.children, indent + "    ")
         else:
             yield f"{indent}{_quoted(budget.name)}: {{{', '.join(fields)}}}"
-
-
-def _words_of(budget: Budget) -> tuple[tuple[str, str], ...]:
-    names = ("owner", "review", "hypothesis", "outcome", "closed")
-    return tuple((name, getattr(budget, name)) for name in names)
-
-
-def exact_share(share: int) -> str:
-    """A share as a percentage with all its digits, so that siblings still sum to what they summed to."""
-    whole, rest = divmod(share * 100, WHOLE)
-    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + "%"
 
 
 def _quoted(text: str) -> str:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from mirab.model.units import WHOLE, AccountPath, Duration, exact_duration, format_share
 
+TEXTS = ("owner", "review", "hypothesis", "outcome", "closed")
+"""What a budget says in words and dates; "" = nothing."""
 CAPS = ("gpus_max", "min_runtime_cap", "gang_gpus_max")
 LEDGER_MARK = ":"
 """Stands between the name of a ledger and the account, so in no account's name."""

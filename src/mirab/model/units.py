@@ -110,6 +110,12 @@ def parse_share(text: str) -> int:
     return parts
 
 
+def exact_share(parts: int) -> str:
+    """A share as a percentage with all its digits, so that siblings still sum to what they summed to."""
+    whole, rest = divmod(parts * 100, WHOLE)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + "%"
+
+
 def format_share(parts: int) -> str:
     """A share as people write it: ``12.5%``."""
     return f"{parts / 10**7:.4f}".rstrip("0").rstrip(".") + "%"

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mirab.logs.budgetedit import date_text
-from mirab.logs.dump import exact_share
-from mirab.model.accounts import CAPS, Budget, Budgets, covers
+from mirab.model.accounts import CAPS, TEXTS, Budget, Budgets, covers
 from mirab.model.changesets import Changeset
-from mirab.model.units import WHOLE, AccountPath, exact_duration, format_share
+from mirab.model.units import WHOLE, AccountPath, exact_duration, exact_share, format_share
 from mirab.study.budgetedits import OF_POOL, WORDS, TermChange, term_word
 from mirab.study.budgethistory import Logged
 from mirab.study.formats import plural
@@ -134,7 +133,7 @@ def _pools_json(path: AccountPath, budget: Budget, pools: Mapping[str, Mapping[A
 
 
 def tree_json(budgets: Budgets) -> Json:
-    """The tree as in a cluster file: name -> terms that are not at their default."""
+    """The tree as in a cluster file: name -> terms that are not at their default, shares with all their digits."""
     return {budget.name: _terms_json(budget) for budget in budgets.roots}
 
 
@@ -142,7 +141,7 @@ def _terms_json(budget: Budget) -> Json:
     told: Json = {"share": exact_share(budget.share)}
     if budget.pool_shares:
         told["pool_shares"] = {pool: exact_share(share) for pool, share in budget.pool_shares}
-    for name in ("owner", "review", "hypothesis", "outcome", "closed", "save_for_gangs"):
+    for name in (*TEXTS, "save_for_gangs"):
         if getattr(budget, name):
             told[name] = getattr(budget, name)
     if budget.formerly:

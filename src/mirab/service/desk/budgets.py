@@ -15,12 +15,12 @@ from mirab.logs.budgetfile import budgets_from
 from mirab.logs.errors import LogError
 from mirab.logs.yamltree import Entry as Part
 from mirab.logs.yamltree import parse_yaml
-from mirab.model.accounts import Budget, Budgets, child_path, parent_of
+from mirab.model.accounts import TEXTS, Budget, Budgets, child_path, parent_of
 from mirab.model.changesets import applied
 from mirab.model.codec import encode
 from mirab.model.events import BudgetsChanged
 from mirab.model.resources import Cluster
-from mirab.model.units import AccountPath, Instant, format_share
+from mirab.model.units import AccountPath, Instant
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.changesets import Changesets, day
 from mirab.service.desk.errors import DeskError, conflict, denied, invalid
@@ -29,7 +29,7 @@ from mirab.service.desk.office import BRIEF, Office, audited
 from mirab.service.inbox import Entry
 from mirab.study.budgetedits import OF_POOL, TermChange, difference, term_changes, term_word
 from mirab.study.budgethistory import BudgetConflictError, Draft, History, recorded
-from mirab.study.budgettext import value_text
+from mirab.study.budgettext import tree_json, value_text
 
 ANY_VERSION = "*"
 LARGEST = 256 << 10
@@ -39,7 +39,6 @@ PLACE = Path("budgets")
 LONGEST_NAME = 128
 SHOWN = 5
 """So many changes of others are told one by one."""
-WORDS = ("owner", "review", "hypothesis", "outcome", "closed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +58,13 @@ class BudgetsNow:
     @property
     def tree(self) -> dict[str, Any]:
         """As in the cluster file: name -> share, children and the rest that differs from the default."""
-        return {budget.name: plain(budget) for budget in self.budgets.roots}
+        return tree_json(self.budgets)
 
 
 def version_of(budgets: Budgets) -> str:
     """Changes with every change of the tree."""
     text = json.dumps(encode(budgets), separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode()).hexdigest()[:16]
-
-
-def plain(budget: Budget) -> dict[str, Any]:
-    """As in the cluster file."""
-    told: dict[str, Any] = {"share": format_share(budget.share)}
-    if budget.pool_shares:
-        told["pool_shares"] = {pool: format_share(share) for pool, share in budget.pool_shares}
-    told.update({name: getattr(budget, name) for name in WORDS if getattr(budget, name)})
-    if budget.formerly:
-        told["formerly"] = list(budget.formerly)
-    if budget.save_for_gangs:
-        told["save_for_gangs"] = True
-    if not budget.equal_users:
-        told["equal_users"] = False
-    told |= budget.caps()
-    if budget.children:
-        told["children"] = {child.name: plain(child) for child in budget.children}
-    return told
 
 
 class BudgetCommands:
@@ -189,7 +170,7 @@ def checked(budgets: Budgets) -> Budgets:
         check_word("the name of an account", budget.name, LONGEST_NAME)
         if budget.name == REST or budget.name != budget.name.strip():
             raise invalid(f"{path!r} cannot be an account: '*' is what children leave, and spaces at the ends mislead")
-        for word in WORDS:
+        for word in TEXTS:
             check_word(f"{word} of {path}", getattr(budget, word), BRIEF)
     return budgets
 

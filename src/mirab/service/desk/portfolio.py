@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mirab.core.state import State
-from mirab.model.accounts import Budgets, ledger_of
-from mirab.model.accounts import plain as account_path
+from mirab.model.accounts import Budgets, ledger_of, plain
 from mirab.model.units import DAY, HOUR, Duration, Instant
-from mirab.service.desk.budgets import check_pools, plain, read_budgets, successor
+from mirab.service.desk.budgets import check_pools, read_budgets, successor
 from mirab.service.desk.cases import RESERVATION, ROLLOUT, Cases
 from mirab.service.desk.changesets import Changesets, day
 from mirab.service.desk.changing import ChangesetCommands
@@ -19,6 +18,7 @@ from mirab.service.desk.office import Office
 from mirab.service.desk.rollout import RolloutCommands
 from mirab.service.trials import Asked, TooManyError, Trials, Tried
 from mirab.service.views.windowed import Reports
+from mirab.study.budgettext import tree_json
 from mirab.study.closing import left_out, left_out_told
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def _tree(wanted: Any, present: Budgets) -> Budgets:
     """The whole tree that is wanted."""
     if not isinstance(wanted, Shares):
         return read_budgets(wanted)
-    tree = {budget.name: plain(budget) for budget in present.roots}
+    tree = tree_json(present)
     for account, share in wanted.items():
-        path, pool = account_path(account), ledger_of(account)
+        path, pool = plain(account), ledger_of(account)
         if present.find(path) is None:
             raise not_found(f"there is no account {path[:80]}: `mirab share` shows those there are")
         node: dict[str, Any] = {"children": tree}
