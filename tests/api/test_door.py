@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import time
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,13 @@ def test_every_answer_carries_the_headers_of_safety_and_an_id(service: Stage) ->
             assert "server" not in headers
         assert client.get("/healthz", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"] == "mine-1"
         assert client.get("/healthz", headers={b"X-Request-Id": "a b\u2028".encode()}).headers["x-request-id"] != "a b"
+
+
+def test_an_answer_is_dated_when_it_is_given(service: Stage) -> None:
+    with service.client() as client:
+        before = int(time.time())
+        said = parsedate_to_datetime(client.get("/healthz").headers["date"]).timestamp()
+    assert before <= said <= time.time()
 
 
 def test_no_page_of_documentation_loads_anything_from_outside(service: Stage) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -175,14 +177,26 @@ def test_a_server_that_comes_back_within_patience_gets_the_submission(
 
 
 def test_patience_ends(double: Double, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "PAUSES_S", (0.01,))
+    """Each attempt takes ten seconds, of a clock of our own."""
+    clock = SimpleNamespace(monotonic=lambda: 10.0 * len(double.asked), time=time.time, sleep=lambda _: None)
+    monkeypatch.setattr(client_module, "time", clock)
     double.special = lambda asked: problem(503, "the disk is full")
     with (
         pytest.raises(UnreachableError, match="the disk is full"),
-        Client(parse_address(double.url), patience=0.05) as client,
+        Client(parse_address(double.url), patience=25) as client,
     ):
         client.post("/jobs", {}, key="k")
-    assert len(double.asked) > 1
+    assert len(double.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "skew"),
+    [(0.0, 0.1, 0.0), (0.9, 5.0, 0.0), (-3.0, 0.0, 0.0), (-9.0, -4.0, 4.0), (4.5, 4.6, -3.5), (1.0, 1.0, 0.0)],
+)
+def test_a_clock_is_off_where_no_delay_of_an_answer_explains_it(asked: float, answered: float, skew: float) -> None:
+    client = Client(Address("http", "host", 1))
+    client.dated = ("Tue, 14 Nov 2023 22:13:20 GMT", 1_700_000_000 + asked, 1_700_000_000 + answered)
+    assert client.clock_skew() == pytest.approx(skew)
 
 
 def test_what_is_not_safe_to_repeat_is_sent_once(double: Double) -> None:

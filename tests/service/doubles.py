@@ -74,8 +74,7 @@ class PretendEngine:
     def observe(self) -> list[Event]:
         if self.failing is not None:
             raise self.failing
-        facts, self.facts = self.facts, []
-        return facts
+        return [self.facts.pop(0) for _ in range(len(self.facts))]
 
     def submit(self, action: Action) -> None:
         if self.failing is not None:

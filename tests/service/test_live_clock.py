@@ -35,6 +35,23 @@ def test_it_is_the_wall_clock() -> None:
     assert clock.now() == EPOCH + 90 * SECOND
 
 
+def test_a_thread_that_is_kept_between_two_readings_is_no_step_of_the_clock() -> None:
+    """The processor is given to others just then, for three seconds, at the start and later."""
+    watches, kept = Watches(), [3 * SECOND]
+
+    def elapsed() -> int:
+        seen = watches.elapsed
+        if kept:
+            watches.pass_(kept.pop())
+        return seen
+
+    clock = LiveClock(0, lambda: watches.wall, elapsed)
+    assert clock.now() == watches.wall
+    kept.append(3 * SECOND)
+    assert clock.now() == watches.wall
+    assert clock.offset() == 0
+
+
 def test_set_back_by_an_hour_it_goes_on_and_an_hour_lasts_an_hour() -> None:
     watches = Watches()
     clock = watches.clock()

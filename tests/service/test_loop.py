@@ -11,10 +11,21 @@ import pytest
 from mirab.control.cycle import cycle as control_cycle
 from mirab.control.recover import Intents, take_in
 from mirab.core.state import State
-from mirab.model.events import BudgetsChanged, Event, Outcome, RunEnded, WorkloadHeld, WorkloadReleased
+from mirab.model.events import (
+    ActionRefused,
+    BudgetsChanged,
+    Event,
+    Outcome,
+    RunEnded,
+    RunStarted,
+    WorkloadHeld,
+    WorkloadReleased,
+    WorkloadSubmitted,
+)
 from mirab.model.plans import Plan
 from mirab.model.units import SECOND, Instant, WorkloadId
 from mirab.service import loop
+from mirab.service.inbox import Build, Request
 from mirab.service.live import Entry, Live, UnavailableError, UnknownOutcomeError
 from mirab.service.loop import Decider
 from mirab.sim import engine
@@ -33,6 +44,11 @@ class Service:
 
     def submit(self, number: int, gpus: int = 1) -> int:
         return self.live.send(submitting(job(number, gpus=gpus)))
+
+
+def recorded(service: Service) -> list[Event]:
+    """All facts of the journal."""
+    return [fact for facts, _, _ in list(service.store.entries) for fact in facts]
 
 
 @pytest.fixture
@@ -143,8 +159,7 @@ def test_facts_that_follow_from_facts_are_told_in_the_same_cycle(service: Servic
 
 def test_it_sleeps_until_something_happens(service: Service) -> None:
     service.submit(1)
-    until(lambda: service.live.state.runs["1.1"].started_at)  # type: ignore[index]
-    until(lambda: service.decider._plan is not None and not service.engine.facts)
+    until(lambda: any(isinstance(fact, RunStarted) for fact in recorded(service)))
     decided = len(service.store.entries)
     Flag().wait(0.3)
     assert len(service.store.entries) - decided <= 1, "it decides although nothing happens"
@@ -154,7 +169,7 @@ def test_a_timer_wakes_it(service: Service) -> None:
     heard: list[int] = []
     due = [service.live.now() + SECOND // 5]
     service.live.subscribe(lambda seq, facts, plan: heard.append(seq))
-    service.live.add_timer(lambda: due[0] if due else None)
+    service.live.add_timer(lambda: next(iter(due), None))
     service.live.bell.ring()
     until(lambda: heard)
     first = len(heard)
@@ -168,11 +183,30 @@ def test_an_engine_that_raises_has_refused(service: Service) -> None:
     until(lambda: service.live.pulse.engine_trouble)
     assert "no more processes" in service.live.pulse.engine_trouble
     assert service.live.pulse.ready, "people can still submit"
+    until(lambda: any(isinstance(fact, ActionRefused) for fact in recorded(service)))
     service.engine.failing = None
     service.live.bell.ring()
     until(lambda: service.engine.starts)
     assert service.engine.starts[0].run_id != "1.1", "the refused start was not undone and tried anew"
     until(lambda: not service.live.pulse.engine_trouble)
+
+
+def test_what_has_just_happened_keeps_its_own_instant(service: Service) -> None:
+    """However long the decider is kept from the processor before it looks: minimums and charges count from there."""
+    observe, told = service.engine.observe, list[RunEnded]()
+
+    def late() -> list[Event]:
+        begun = service.live.now()
+        until(lambda: service.live.now() > begun + 20)
+        if "1.1" in service.live.state.runs and not told:
+            told.append(RunEnded(service.live.now(), service.engine.starts[0].run_id, Outcome.COMPLETED))
+            return [*observe(), *told]
+        return observe()
+
+    service.engine.observe = late  # type: ignore[method-assign]
+    service.submit(1)
+    until(lambda: any(isinstance(fact, RunEnded) for fact in recorded(service)))
+    assert [fact for fact in recorded(service) if isinstance(fact, RunEnded)] == told
 
 
 def test_no_fact_is_later_than_its_cycle(service: Service) -> None:
@@ -228,10 +262,19 @@ def test_nothing_is_applied_that_is_not_recorded() -> None:
 def test_while_the_store_blocks_commands_have_an_unknown_outcome_and_reads_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    well = Flag()
-    service = Service(MemoryStore(before=lambda: well.wait(60)))
+    blocked, well = Flag(), Flag()
+    service = Service(MemoryStore(before=lambda: (blocked.set(), well.wait(60))))
+    post = service.live.inbox.post
+
+    def taken(build: Build) -> Request:
+        """Only when the decider stands before the store with it does the time begin to run."""
+        blocked.clear()
+        request = post(build)
+        assert blocked.wait(60)
+        return request
+
     service.decider.start()
-    until(lambda: not service.live.bell._rung)
+    assert blocked.wait(60)
     with pytest.raises(UnavailableError, match="nothing was done"):
         service.live.send(submitting(job(1)), timeout=0.2)
     monkeypatch.setattr("mirab.service.live.READ_PATIENCE", 0.05)
@@ -239,7 +282,9 @@ def test_while_the_store_blocks_commands_have_an_unknown_outcome_and_reads_are_r
         pass
     well.set()
     service.submit(2)
+    until(lambda: any(isinstance(fact, RunStarted) for fact in recorded(service)))
     well.clear()
+    monkeypatch.setattr(service.live.inbox, "post", taken)
     with pytest.raises(UnknownOutcomeError):
         service.live.send(submitting(job(3)), timeout=0.2)
     well.set()
@@ -255,7 +300,7 @@ def test_who_only_looks_is_let_in_while_the_store_does_not_take_the_record(ends_
     in_trouble, well = Flag(), Flag()
 
     def blocked() -> None:
-        if service.live.inbox.depth or service.live.news:
+        if any(isinstance(fact, WorkloadSubmitted) for fact in service.live.news):
             service.live.admit()
             in_trouble.set()
             well.wait(60)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Event as Flag
-from threading import Thread
+from threading import Thread, Timer
 
 from mirab.service.watch import StoreWatch
 from tests.service.doubles import until
@@ -38,6 +38,17 @@ def test_one_that_is_silent_is_given_up_and_not_asked_twice_meanwhile() -> None:
     assert len(asked) == 1
     answer.set()
     until(lambda: watch.last_trouble() == "")
+
+
+def test_a_process_that_has_slept_does_not_take_its_own_sleep_for_silence() -> None:
+    answer = Flag()
+    watch = StoreWatch(lambda: "" if answer.wait(60) else "late", "the store", patience=60)
+    assert watch.last_trouble() == ""
+    assert watch._asked_at is not None
+    watch._asked_at -= 3_600
+    assert watch.last_trouble() == "the store does not answer", "as far as one can tell without waiting"
+    Timer(0.05, answer.set).start()
+    assert watch.trouble() == ""
 
 
 def test_who_does_not_wait_hears_what_was_known_last() -> None:

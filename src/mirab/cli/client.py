@@ -109,7 +109,7 @@ class Client:
         self.address = address
         self.token = token
         self.patience = patience
-        self.dated: tuple[str, float] | None = None
+        self.dated: tuple[str, float, float] | None = None
         self._connection: HTTPConnection | None = None
 
     def __enter__(self) -> Client:
@@ -169,16 +169,20 @@ class Client:
         return ""
 
     def clock_skew(self) -> float | None:
-        """Seconds that the server's clock was ahead of ours at its last answer, to a second; None = it did not say."""
+        """Seconds that the server's clock was ahead of ours at its last answer, at the least; None = it did not say.
+
+        It says a whole second, and it said so at some instant between our question and its answer: 0 = it may be right.
+        """
         from email.utils import parsedate_to_datetime
 
         if self.dated is None:
             return None
-        date, then = self.dated
+        date, asked, answered = self.dated
         try:
-            return parsedate_to_datetime(date).timestamp() + 0.5 - then
+            said = parsedate_to_datetime(date).timestamp()
         except ValueError:
             return None
+        return min(0.0, said + 1 - asked) + max(0.0, said - answered)
 
     def _open_stream(self, request: Request) -> HTTPResponse:
         response = self._answered(request, ANSWER_S)
@@ -229,6 +233,7 @@ class Client:
         connection = self._connected()
         assert connection.sock is not None
         connection.sock.settimeout(timeout)
+        asked = time.time()
         try:
             connection.request(request.method, self.address.prefix + request.path, request.body, self._head(request))
             response = connection.getresponse()
@@ -238,7 +243,7 @@ class Client:
         except (OSError, HTTPException) as error:
             raise LostError(str(error) or type(error).__name__) from error
         if date := response.getheader("Date"):
-            self.dated = date, time.time()
+            self.dated = date, asked, time.time()
         if response.status >= 300:
             raise _problem(response, self.address)
         return response

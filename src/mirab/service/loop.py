@@ -64,10 +64,16 @@ class Feed:
     last: Event | None = None
     retry_at: Instant | None = None
     _refused: list[ActionRefused] = field(default_factory=list)
+    _heard: list[Event] = field(default_factory=list)
 
     def now(self) -> Instant:
-        """The cycle's one instant: no fact of it is later."""
+        """The cycle's one instant: no fact of it is later. The engine is asked before the clock, so that what has just
+        happened keeps its own instant, however long this thread is kept from the processor in between.
+        """
+        heard = self._ask_engine()
         self.at = self.live.clock.now()
+        self.retry_at = self.at + ENGINE_RETRY if heard is None else None
+        self._heard = heard or []
         return self.at
 
     def observe(self) -> Iterator[Event]:
@@ -89,16 +95,20 @@ class Feed:
         yield from self._consequences()
 
     def _engine_news(self) -> list[Event]:
-        facts: list[Event] = [*self._refused]
+        facts: list[Event] = [*self._refused, *self._heard]
         self._refused.clear()
-        self.retry_at = None
+        self._heard.clear()
+        return [fact if fact.at <= self.at else replace(fact, at=self.at) for fact in facts]
+
+    def _ask_engine(self) -> list[Event] | None:
+        """Its news; None = it failed."""
         try:
-            facts += self.engine.observe()
-            self.live.pulse.engine_trouble = ""
+            facts = list(self.engine.observe())
         except Exception as error:
             self._engine_failed("observe", error)
-            self.retry_at = self.at + ENGINE_RETRY
-        return [fact if fact.at <= self.at else replace(fact, at=self.at) for fact in facts]
+            return None
+        self.live.pulse.engine_trouble = ""
+        return facts
 
     def _command(self, request: Request) -> Iterator[Event]:
         try:

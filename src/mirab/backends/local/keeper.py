@@ -30,12 +30,24 @@ SHUTDOWN_S = 0.1
 """A run that dies of SIGTERM may have got it from a shutdown of the machine: ours comes within this time."""
 
 
+def both_clocks() -> tuple[int, float]:
+    """Unix milliseconds and the monotonic clock's seconds, as of one instant.
+
+    A busy machine may be elsewhere between the two readings: then both are read again.
+    """
+    for _ in range(20):
+        before, wall, mono = time.monotonic(), rundir.now_ms(), time.monotonic()
+        if mono - before < 0.001:
+            break
+    return wall, mono
+
+
 class Keeper:
     def __init__(self, directory: str, spec: dict[str, Any]) -> None:
         self.directory, self.spec = directory, spec
         self.who = Identity(None, None) if spec["impossible"] else Identity(spec["uid"], spec["gid"])
         self.selector = selectors.DefaultSelector()
-        self.wall, self.mono = rundir.now_ms(), time.monotonic()
+        self.wall, self.mono = both_clocks()
         self.outputs: tuple[int, int] | None = None
         self.output_path = str(spec["output"])
         self.terminal: Terminal | None = None
@@ -68,8 +80,11 @@ class Keeper:
         self.finish()
 
     def now(self) -> int:
-        """Unix milliseconds, from the clock as it was at the start: setting it back makes no run shorter."""
-        return self.wall + round((time.monotonic() - self.mono) * 1000)
+        """Unix milliseconds, from the clock as it was at the start: setting it back makes no run shorter.
+
+        Never ahead of the wall clock, so that nothing is told before it has happened.
+        """
+        return self.wall + int((time.monotonic() - self.mono) * 1000)
 
     def path(self, name: str) -> str:
         return os.path.join(self.directory, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import secrets
+from email.utils import formatdate
 from functools import cache
 from time import monotonic
 from urllib.parse import urlsplit
@@ -202,8 +203,9 @@ class Answer:
             stated = list(message.get("headers", ()))
             names = {name.lower() for name, _ in stated}
             usual = [header for header in HEADERS if header[0] not in names]
+            date = (b"date", formatdate(usegmt=True).encode("ascii"))
             own = (b"x-request-id", self.request_id.encode("ascii"))
-            message = {**message, "headers": [*stated, *usual, own]}
+            message = {**message, "headers": [date, *stated, *usual, own]}
         await self._send(message)
 
 

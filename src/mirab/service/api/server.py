@@ -104,6 +104,7 @@ class ApiServer(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
+                date_header=False,  # the guard says it: this one is of a second ago, or more on a busy machine
                 backlog=BACKLOG,
                 limit_concurrency=CONNECTIONS_MAX,
                 timeout_keep_alive=KEEP_ALIVE,
