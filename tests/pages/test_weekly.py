@@ -23,7 +23,6 @@ from mirab.model.reasons import DrainedFrom, InOrder, PreemptedFor
 from mirab.model.resources import Allocation, Shape
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, Instant, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
-from mirab.service.views.growth import grown
 from mirab.sim.engine import replay
 from mirab.study.measures import Measures
 from mirab.study.weekly import ABSENT_MEASURES, Beginning, Record, Week, weekly
@@ -47,7 +46,7 @@ class Journal:
 def report(
     records: Iterable[Record], began: Beginning, begin: Instant, end: Instant, progress: int = 0
 ) -> dict[str, Any]:
-    return weekly(Week("2024-W10", begin, end), began, records, grown, lambda workload: progress)
+    return weekly(Week("2024-W10", begin, end), began, records, lambda workload: progress)
 
 
 @pytest.fixture(scope="module")

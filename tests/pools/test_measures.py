@@ -18,7 +18,6 @@ from mirab.model.resources import Cluster, Pool, Shape
 from mirab.model.trace import Trace
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, NodeName, UserName, WorkloadId
 from mirab.model.workloads import Arrival, Workload
-from mirab.service.views.growth import grown
 from mirab.sim.engine import replay
 from mirab.study.exceptions import extra_units
 from mirab.study.measures import Measures
@@ -168,7 +167,7 @@ def test_a_week_of_a_service_has_the_rows_of_a_replay() -> None:
     given, kept = arrivals(1), Kept()
     whole = measure(trace_of(BOTH, PAID, given), POLICY, journals=(kept,))[0].report()
     began = Beginning(BOTH, PAID, POLICY, 0)
-    found = weekly(Week("W1", 0, 3 * DAY), began, kept.records, grown, lambda workload: 0)
+    found = weekly(Week("W1", 0, 3 * DAY), began, kept.records, lambda workload: 0)
     rows = {each["path"]: each for each in found["accounts"]}
     for path in ("vision", "language", "h100:vision", "h100:language"):
         for key in ("share", "owed", "delivered", "charged", "ledger"):

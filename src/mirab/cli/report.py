@@ -101,14 +101,13 @@ def _instant(day: date, zone: tzinfo | None) -> int:
 
 
 def _made(week: Week, place: dict[str, Any]) -> dict[str, Any]:
-    from mirab.service.views.growth import grown
     from mirab.study.weekly import weekly
 
     with _store(place) as store:
         records = ((facts, plan) for _, facts, plan in store.records())
         declared = store.progress_intervals()
         try:
-            return weekly(week, _beginning(store), records, grown, lambda workload: declared.get(workload, 0))
+            return weekly(week, _beginning(store), records, lambda workload: declared.get(workload, 0))
         except ValueError as error:
             raise UnusableError(f"{error}.") from error
 

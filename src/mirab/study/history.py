@@ -12,9 +12,9 @@ from typing import Any
 
 from mirab.model import events as facts_of
 from mirab.model.events import Event, Outcome, goes_back
-from mirab.model.plans import Plan, Reject, Repair, Start
+from mirab.model.plans import Plan, Reject, Repair
 from mirab.model.resources import Cluster
-from mirab.model.units import DAY, HOUR, SECOND, Duration, Instant, NodeName, UserName, WorkloadId
+from mirab.model.units import DAY, HOUR, SECOND, Duration, Instant, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
 from mirab.study.demand import Asks
 from mirab.study.lifetimes import Lifetimes
@@ -46,7 +46,7 @@ class _Job:
 
 
 class History:
-    """A journal that remembers what forecasts need.
+    """A journal that remembers what forecasts need: what was done, whoever decided it.
 
     Run times are kept twice: as parts of the time limit for work that has one, and in milliseconds. People who ask for
     more time use more of it, so the part says more than the span.
@@ -80,12 +80,7 @@ class History:
             self.arrivals.popleft()
 
     def _hear(self, action: object, at: Instant) -> None:
-        if isinstance(action, Start):
-            job = self._jobs.get(action.workload_id)
-            if job is not None and job.waits:
-                job.waits = False
-                self.patience.add(at - job.workload.submitted_at, ended=False)
-        elif isinstance(action, Reject):
+        if isinstance(action, Reject):
             self._jobs.pop(action.workload_id, None)
         elif isinstance(action, Repair):
             self._repairing.setdefault(action.node, at)
@@ -103,10 +98,19 @@ class History:
                 self.patience.add(fact.at - job.workload.submitted_at)
 
     def _run_started(self, fact: facts_of.RunStarted) -> None:
-        workload, _, attempt = fact.run_id.rpartition(".")
-        job = self._jobs.get(WorkloadId(workload))
-        if job is not None:
-            job.started_at, job.attempt = fact.at, int(attempt)
+        self._begins(WorkloadId(fact.run_id.rpartition(".")[0]), fact.run_id, fact.at)
+
+    def _run_adopted(self, fact: facts_of.RunAdopted) -> None:
+        self._begins(fact.workload_id, fact.run_id, fact.started_at)
+
+    def _begins(self, workload: WorkloadId, run_id: RunId, at: Instant) -> None:
+        job = self._jobs.get(workload)
+        if job is None:
+            return
+        job.started_at, job.attempt = at, int(run_id.rpartition(".")[2])
+        if job.waits:
+            job.waits = False
+            self.patience.add(max(0, at - job.workload.submitted_at), ended=False)
 
     def _run_ended(self, fact: facts_of.RunEnded) -> None:
         job = self._jobs.get(WorkloadId(fact.run_id.rpartition(".")[0]))
@@ -192,6 +196,7 @@ _LEARN: dict[type, Callable[[History, Any], None]] = {
     facts_of.WorkloadSubmitted: History._submitted,
     facts_of.WorkloadCancelled: History._cancelled,
     facts_of.RunStarted: History._run_started,
+    facts_of.RunAdopted: History._run_adopted,
     facts_of.RunEnded: History._run_ended,
     facts_of.NodeDown: History._node_down,
     facts_of.NodeUp: History._node_up,

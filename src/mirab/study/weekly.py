@@ -12,19 +12,17 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from mirab import __version__
-from mirab.model import events as fact_of
 from mirab.model.accounts import Budgets, plain
 from mirab.model.events import Event
-from mirab.model.plans import Plan, Start
+from mirab.model.plans import Plan
 from mirab.model.policy import Policy
-from mirab.model.reasons import InOrder
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
 from mirab.model.units import DAY, SECOND, Duration, Instant, WorkloadId
+from mirab.study.deeds import Deeds
 from mirab.study.figures import report as figures_of
-from mirab.study.measures import Measures
+from mirab.study.livemeasures import LiveMeasures
 from mirab.study.weeklydiary import Diary
-from mirab.study.whereabouts import Whereabouts
 
 Record: TypeAlias = tuple[tuple[Event, ...], Plan]
 Json: TypeAlias = dict[str, Any]
@@ -34,8 +32,6 @@ SOON: Duration = 14 * DAY
 ABSENT_MEASURES = ("starvation_s", "starvation_workload", "contract_violations", "makespan_s")
 """Those that a journal alone cannot tell for one week."""
 
-Grow: TypeAlias = Callable[[Whereabouts, Cluster, Iterable[str]], Whereabouts]
-"""The same workloads and runs on a larger cluster."""
 ProgressOf: TypeAlias = Callable[[WorkloadId], Duration]
 """The interval at which a workload declared to show progress; 0 = it declared none."""
 
@@ -59,26 +55,8 @@ class Beginning:
     at: Instant
 
 
-class WeekMeasures(Measures):
-    """The measures of one week of a journal that began before it, and may see the cluster grow."""
-
-    def __init__(self, trace: Trace, policy: Policy, grow: Grow) -> None:
-        super().__init__(trace, policy)
-        self._grow = grow
-        self._sick: dict[str, None] = {}
-
-    def _wire(self) -> dict[type, list[Callable[[Any], None]]]:
-        hearers = super()._wire()
-        for kind, hear in (
-            (fact_of.ClusterChanged, self._grown),
-            (fact_of.PolicyChanged, self._policy_changed),
-            (fact_of.RunAdopted, self._adopted),
-            (fact_of.NodeDegraded, lambda fact: self._sick.setdefault(fact.node)),
-            (fact_of.NodeDown, lambda fact: self._sick.setdefault(fact.node)),
-            (fact_of.NodeUp, lambda fact: self._sick.pop(fact.node, None)),
-        ):
-            hearers.setdefault(kind, []).append(hear)
-        return hearers
+class WeekMeasures(LiveMeasures):
+    """The measures of one week of a journal that began before it."""
 
     def _count_wait(self, job: Any, now: Instant, *, reached: bool) -> None:
         """A wait that was over before the week is not one of it."""
@@ -97,28 +75,8 @@ class WeekMeasures(Measures):
         if now < self.period.starts_at:
             self.rejected = before
 
-    def _policy_changed(self, fact: fact_of.PolicyChanged) -> None:
-        self.policy = fact.policy
 
-    def _grown(self, fact: fact_of.ClusterChanged) -> None:
-        """The books go on; what has been counted so far stays counted."""
-        before = self.usage
-        self.where = self._grow(self.where, fact.cluster, self._sick)
-        self.usage = self.where.usage
-        for name in ("capacity_time", "busy_time", "held_time", "served_time", "demand_time", "idle_time"):
-            setattr(self.usage, name, getattr(before, name))
-        self.jobs, self.runs, self.ledger = self.where.jobs, self.where.runs, self.where.ledger
-
-    def _adopted(self, fact: fact_of.RunAdopted) -> None:
-        """The engine runs it although no plan said so."""
-        job = self.jobs.get(fact.workload_id)
-        if job is not None and job.run is None:
-            reason = InOrder(job.workload.account, 0.0, False)
-            self.where.start(job, Start(fact.run_id, fact.workload_id, fact.allocation, fact.min_runtime, reason))
-            self._started(fact_of.RunStarted(fact.at, fact.run_id))
-
-
-def weekly(week: Week, began: Beginning, records: Iterable[Record], grow: Grow, progress_of: ProgressOf) -> Json:
+def weekly(week: Week, began: Beginning, records: Iterable[Record], progress_of: ProgressOf) -> Json:
     """The report of a week as JSON. `records`: the journal from its begin on, in order.
 
     Raises:
@@ -131,22 +89,22 @@ def weekly(week: Week, began: Beginning, records: Iterable[Record], grow: Grow, 
         )
     starts = max(week.begin, began.at)
     trace = Trace((), began.cluster, began.budgets, name=week.name, origin=0, starts_at=starts, ends_at=week.end)
-    measures = WeekMeasures(trace, began.policy, grow)
+    measures = WeekMeasures(trace, began.policy)
     diary = Diary(starts, week.end, began.cluster, began.budgets, progress_of)
-    last = _read(measures, diary, records, week.end)
+    last = _read(measures, diary, Deeds(began.policy), records, week.end)
     until = min(week.end, max(last, starts))
     measures._advance(until)
     return _report(week, starts, until, measures, diary)
 
 
-def _read(measures: Measures, diary: Diary, records: Iterable[Record], end: Instant) -> Instant:
+def _read(measures: WeekMeasures, diary: Diary, deeds: Deeds, records: Iterable[Record], end: Instant) -> Instant:
     """Feed the journal up to the end of the week; returns the instant of the last record that was read."""
     last = 0
     for facts, plan in records:
         if plan.at > end:
             return end
         measures.append(facts, plan)
-        diary.append(facts, plan)
+        diary.append(facts, deeds.of(facts, plan))
         last = plan.at
     return last
 

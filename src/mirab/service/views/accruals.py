@@ -19,7 +19,8 @@ from mirab.model.reasons import InOrder
 from mirab.model.resources import Allocation, Cluster, nodes_of
 from mirab.model.trace import Trace
 from mirab.model.units import FOREVER, HOUR, WHOLE, AccountPath, Charge, Duration, Instant, NodeName
-from mirab.service.views.growth import grown
+from mirab.study.deeds import Deeds
+from mirab.study.growth import grown
 from mirab.study.owed import Leaf, ScaledCharge
 from mirab.study.whereabouts import Whereabouts
 
@@ -54,6 +55,7 @@ class Accruals:
         self.began_at = began_at
         self.window = policy.window
         self.cluster = cluster
+        self._deeds = Deeds(policy)
         self.where = Whereabouts(Trace((), cluster, budgets, starts_at=began_at))
         self.sick: dict[str, None] = {}
         self._marks: deque[tuple[Instant, dict[AccountPath, Totals]]] = deque([(began_at, {})])
@@ -77,6 +79,7 @@ class Accruals:
                 self._advance(fact.at)
                 hear(fact)
         self._advance(plan.at)
+        plan = self._deeds.of(facts, plan)
         for action in plan.actions:
             if isinstance(action, Start):
                 self._start(action)

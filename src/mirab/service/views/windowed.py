@@ -21,53 +21,34 @@ from mirab.core.state import State
 from mirab.model.accounts import Budgets
 from mirab.model.codec import decode
 from mirab.model.events import (
-    ClusterChanged,
-    Event,
     ExemptionGranted,
     ExemptionRevoked,
-    NodeDegraded,
-    NodeDown,
-    NodeUp,
-    PolicyChanged,
     ReservationApproved,
     ReservationCancelled,
-    RunAdopted,
-    RunStarted,
 )
-from mirab.model.plans import Action, Plan, Start
 from mirab.model.policy import Exemption, Policy, Reservation
-from mirab.model.reasons import InOrder
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
 from mirab.model.units import Duration, Instant
-from mirab.service.views.growth import grown
 from mirab.store import Store, open_store
-from mirab.study.measures import Measures
+from mirab.study.livemeasures import LiveMeasures
 from mirab.study.waits import Waits
 
 LONGEST = 600.0
 """Seconds that reading a journal may take."""
 FRESH = 60.0
 """Seconds for which a report is given again."""
-CARRIED = ("capacity_time", "busy_time", "held_time", "served_time", "demand_time", "idle_time")
 STORE = "MIRAB_REPORT_STORE"
 
 
-class WindowMeasures(Measures):
+class WindowMeasures(LiveMeasures):
     """Measures that hear a journal from its beginning and count from the trace's start on."""
 
     def __init__(self, trace: Trace, policy: Policy) -> None:
         super().__init__(trace, policy)
         self._counting = False
-        self._sick: dict[str, None] = {}
         self._excepted: dict[str, Exemption | Reservation] = {}
         more: dict[type, Any] = {
-            RunAdopted: self._adopted,
-            PolicyChanged: self._changed_policy,
-            ClusterChanged: self._grown,
-            NodeDegraded: lambda fact: self._sick.update({fact.node: None}),
-            NodeDown: lambda fact: self._sick.update({fact.node: None}),
-            NodeUp: lambda fact: self._sick.pop(fact.node, None),
             ExemptionGranted: lambda fact: self._excepted.update({fact.exemption.id: fact.exemption}),
             ReservationApproved: lambda fact: self._excepted.update({fact.reservation.id: fact.reservation}),
             ExemptionRevoked: lambda fact: self._cut(fact.exemption_id, fact.at),
@@ -75,14 +56,6 @@ class WindowMeasures(Measures):
         }
         for kind, hear in more.items():
             self._hearers.setdefault(kind, []).append(hear)
-
-    def append(self, facts: Sequence[Event], plan: Plan) -> None:
-        """One record. What is decided while the policy observes is advice, and starts nothing."""
-        super().append(facts, replace(plan, actions=(), holds=()) if self._observing(facts) else plan)
-
-    def _observing(self, facts: Sequence[Event]) -> bool:
-        changed = [fact.policy for fact in facts if isinstance(fact, PolicyChanged)]
-        return (changed[-1] if changed else self.policy).observing
 
     def finish(self, now: Instant) -> dict[str, Any]:
         """The report, at an instant not before the last record."""
@@ -118,29 +91,6 @@ class WindowMeasures(Measures):
         self.starvation.longest, self.starvation.whose = 0, None
         for leaf in self.ledger.leaves.values():
             del leaf.waits[:], leaf.asked[:]
-
-    # --- what only a live service hears -----------------------------------------------------------------------------
-    def _adopted(self, fact: RunAdopted) -> None:
-        """The engine runs it although no plan said so: as if it had been started and were running."""
-        job = self.jobs.get(fact.workload_id)
-        if job is not None and job.run is None:
-            because = InOrder(job.workload.account, 0.0, False)
-            action: Action = Start(fact.run_id, fact.workload_id, fact.allocation, fact.min_runtime, because)
-            self._see(action, fact.at)
-            self._started(RunStarted(fact.at, fact.run_id))
-
-    def _changed_policy(self, fact: PolicyChanged) -> None:
-        self.policy = fact.policy
-        self.audit._policy = fact.policy
-
-    def _grown(self, fact: ClusterChanged) -> None:
-        before = self.usage
-        self.where = grown(self.where, fact.cluster, self._sick)
-        self.usage, self.ledger = self.where.usage, self.where.ledger
-        self.jobs, self.runs = self.where.jobs, self.where.runs
-        for name in CARRIED:
-            setattr(self.usage, name, getattr(before, name))
-        self.trace = replace(self.trace, cluster=fact.cluster)
 
 
 def window_report(store: Store, now: Instant, window: Duration) -> dict[str, Any]:
