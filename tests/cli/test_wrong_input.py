@@ -49,6 +49,14 @@ def test_a_file_that_may_not_be_read(mirab: Mirab, log: Path, monkeypatch: pytes
     assert "may not be opened by you" in said.sentence
 
 
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_a_device_without_an_end_is_not_read_to_it(mirab: Mirab, log: Path, device: str) -> None:
+    for words in (("sim", device), ("sim", log, "--cluster", device), ("gate", log, "--gates", device)):
+        said = mirab(*words)
+        assert said.code == 1
+        assert said.sentence == f"mirab: {device} is a device without an end: name a file."
+
+
 def test_a_policy_that_is_not_known(mirab: Mirab, log: Path) -> None:
     said = mirab("sim", log, "--policy", "bugdet")
     assert said.code == 2

@@ -109,6 +109,13 @@ PEOPLE = "owner: o, approver: p, reason: r"
         ("budgets:\n  a: {share: 40}\n", r":2: share of a: '40' is not a share: write a percentage such as 12.5%"),
         ("budgets:\n  a: {}\n", r":2: account a has no 'share': add it"),
         ("budgets:\n  a:\n", r":2: account a holds nothing"),
+        ("budgets:\n  a: {share: 1%, review: soon}\n", r":2: review: 'soon' is not a day: write one such as 2027"),
+        ("budgets:\n  a: {share: 1%, closed: 2027-13-45}\n", r":2: closed: '2027-13-45' is not a day"),
+        ("budgets:\n  '*': {share: 1%}\n", r":2: '\*' cannot be an account: .*: choose another name"),
+        ("budgets:\n  a: {share: 1%, children: {' b': {share: 1%}}}\n", r":2: 'a/ b' cannot be an account"),
+        ("cluster: {pools: {'p:q': {nodes: 2, gpus_per_node: 8}}}\n", r":1: the pool name 'p:q' holds a ':'"),
+        ("cluster: {pools: {p: {nodes: -2, gpus_per_node: 8}}}\n", r":1: nodes: '-2' is not a whole number"),
+        ("cluster: {pools: {p: {nodes: 1.5, gpus_per_node: 8}}}\n", r":1: nodes: '1.5' is not a whole number"),
         (
             "budgets:\n  a: {share: 60%}\n  b: {share: 50%}\n",
             r":1: the shares under budgets sum to 110%, more than 100%: a 60%, b 50%",

@@ -210,6 +210,13 @@ def test_a_name_without_end_is_cut(tmp_path: Path) -> None:
     assert len(load(path).arrivals[0].workload.account) == LONGEST_NAME
 
 
+@pytest.mark.parametrize(("name", "account"), [("*", "_"), ("a/*/b", "a/_/b"), ("a*", "a*")])
+def test_an_account_called_as_what_children_leave_gets_another_name(tmp_path: Path, name: str, account: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f"submit_s,account,gpus_per_node,nodes,run_s\n0,{name},1,1,60\n", encoding="utf-8")
+    assert load(path).arrivals[0].workload.account == account
+
+
 def test_columns_that_make_no_job_are_named(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("a|b\n", encoding="utf-8")

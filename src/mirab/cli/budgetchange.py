@@ -112,8 +112,8 @@ def _edits(
     if wanted is not None:
         add(lambda now: edits.difference(now, wanted))
     for text in given["rename"]:
-        old, new = _pair("rename", text, "OLD=NEW")
-        add(lambda now, old=old, new=new: edits.renamed(now, old, new.rpartition("/")[2]))  # type: ignore[misc]
+        old, new = _renaming(text)
+        add(lambda now, old=old, new=new: edits.renamed(now, old, new))  # type: ignore[misc]
     for text in given["merge"]:
         sources, into = _pair("merge", text, "A,B=C")
         add(lambda now, sources=sources, into=into: edits.merged(now, sources.split(","), into))  # type: ignore[misc]
@@ -143,6 +143,23 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
     return left, right
 
 
+def _renaming(text: str) -> tuple[str, str]:
+    """The account's path, and its new name; the name may be told with the path of its parent, which stays.
+
+    Raises:
+        ValueError: another parent, or a name that none can have.
+    """
+    from mirab.model.accounts import parent_of
+
+    old, new = _pair("rename", text, "OLD=NEW")
+    parent, _, name = new.rpartition("/")
+    if not name:
+        raise click.UsageError(f"--rename: {text!r} is not of the form OLD=NEW")
+    if parent and parent != parent_of(old):
+        raise ValueError(f"{old} cannot become {new}: an account keeps its parent; write --rename {old}={name}")
+    return old, name
+
+
 def _parts(text: str) -> list[Budget]:
     from mirab.model.accounts import Budget
     from mirab.model.units import parse_share
@@ -154,7 +171,9 @@ def _parts(text: str) -> list[Budget]:
 def _terms(shares: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, object]]:
     from mirab.model.accounts import LEDGER_MARK, ledger_of, plain
 
-    common = {name: given[name] for name in ("owner", "review", "hypothesis") if given[name] is not None} | _caps(given)
+    common = {name: given[name] for name in ("owner", "hypothesis") if given[name] is not None} | _caps(given)
+    if given["review"] is not None:
+        common["review"] = _day("--review", given["review"])
     found: dict[str, dict[str, object]] = {}
     seen: set[str] = set()
     for text in shares:
@@ -182,6 +201,20 @@ def _share_term(terms: dict[str, object], pool: str, share: str) -> None:
     held = terms.setdefault("pool_shares", {})
     assert isinstance(held, dict)
     held[pool] = None if share == "none" else parse_share(share)
+
+
+def _day(option: str, text: str) -> str:
+    """The day that a person named; an empty text is none.
+
+    Raises:
+        click.UsageError: it is no day.
+    """
+    from mirab.logs.fields import day
+
+    try:
+        return day(text) if text else ""
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from None
 
 
 def _caps(given: Mapping[str, Any]) -> dict[str, object]:
@@ -228,7 +261,8 @@ def review(words: tuple[str, ...], outcome: str | None, next_review: str | None,
     from mirab.study.budgetedits import reviewed
 
     given["reason"] = given["reason"] or f"review of {account}"
-    _decide(file, calendar, given, lambda tree, _: reviewed(tree, account, outcome, next_review or ""))
+    again = _day("--next", next_review or "")
+    _decide(file, calendar, given, lambda tree, _: reviewed(tree, account, outcome, again))
 
 
 @click.command()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from mirab.cli.exits import ConflictError, NotFoundError
+from mirab.cli.exits import ConflictError, NotFoundError, UnusableError
 
 STDOUT = "-"
+MEMORY_DEVICES = 1
+"""Linux' major number of /dev/null, zero, full, random and urandom."""
 
 
 def emit(text: str) -> None:
@@ -131,6 +134,7 @@ def check_input(name: str, *, folder: bool = False) -> Path:
 
     Raises:
         OSError: it is not, or is a folder, or may not be read.
+        UnusableError: it is a device that never ends.
     """
     path = Path(name)
     if not name or not path.exists():
@@ -139,4 +143,13 @@ def check_input(name: str, *, folder: bool = False) -> Path:
         raise IsADirectoryError(21, "Is a directory", name)
     if not os.access(path, os.R_OK):
         raise PermissionError(13, "Permission denied", name)
+    if _never_ends(path):
+        raise UnusableError(f"{name} is a device without an end: name a file")
     return path
+
+
+def _never_ends(path: Path) -> bool:
+    """Whether it is one of the kernel's own devices, such as /dev/zero; /dev/null is an empty file to any reader."""
+    found = path.stat()
+    memory = stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) == MEMORY_DEVICES
+    return memory and found.st_rdev != Path(os.devnull).stat().st_rdev

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mirab.logs.contracts import parse_flag
-from mirab.logs.fields import count, span
+from mirab.logs.fields import count, day, span
 from mirab.logs.moments import Calendar, Moment, parse_moment
 from mirab.logs.yamltree import Entry, nearest
 from mirab.model.accounts import (
@@ -40,6 +40,8 @@ EXEMPTION_KEYS = (
 _NEEDED = {"longer-minimum": "cap", "extra-share": "share", DRAIN_PAUSE: "node"}
 EXEMPTION_NEEDS = ("kind", "account", "owner", "approver", "reason", "begin", "end")
 DEEPEST = 32
+REST = "*"
+"""The name under which reports tell the own work of an account that has children."""
 
 
 def budgets_from(entry: Entry) -> Budgets:
@@ -87,6 +89,9 @@ def _budget(name: str, entry: Entry, path: str, depth: int) -> Budget:
     if LEDGER_MARK in name:
         raise entry.error(f"the account name {name!r} holds a ':'", "that parts a pool from an account (h100:vision): "
                           "choose another name")  # fmt: skip
+    if name == REST or name != name.strip():
+        raise entry.error(f"{path!r} cannot be an account: '*' is what children leave, and spaces at the ends mislead",
+                          "choose another name")  # fmt: skip
     found = entry.fields(f"account {path}", BUDGET_KEYS, ("share",))
     return Budget(
         name=name,
@@ -94,13 +99,13 @@ def _budget(name: str, entry: Entry, path: str, depth: int) -> Budget:
         pool_shares=_pool_shares(found["pool_shares"], path) if "pool_shares" in found else (),
         children=_siblings(found["children"], path, depth + 1) if "children" in found else (),
         owner=_optional(found, "owner", str, ""),
-        review=_optional(found, "review", str, ""),
+        review=_optional(found, "review", day, ""),
         hypothesis=_optional(found, "hypothesis", str, ""),
         save_for_gangs=_optional(found, "save_for_gangs", parse_flag, False),
         equal_users=_optional(found, "equal_users", parse_flag, True),
         outcome=_optional(found, "outcome", str, ""),
         formerly=_paths(found["formerly"]) if "formerly" in found else (),
-        closed=_optional(found, "closed", str, ""),
+        closed=_optional(found, "closed", day, ""),
         gpus_max=_optional(found, "gpus_max", count, None),
         min_runtime_cap=_optional(found, "min_runtime_cap", span, None),
         gang_gpus_max=_optional(found, "gang_gpus_max", count, None),

@@ -27,7 +27,7 @@ from mirab.logs.fields import count, memory_mib
 from mirab.logs.moments import Calendar
 from mirab.logs.settings import apply_settings, policy_from, read_policy
 from mirab.logs.yamltree import Entry, read_yaml
-from mirab.model.accounts import Budgets
+from mirab.model.accounts import LEDGER_MARK, Budgets
 from mirab.model.events import BudgetsChanged
 from mirab.model.nodelists import expand
 from mirab.model.policy import Exemption, Policy, Reservation
@@ -160,6 +160,9 @@ def _natural_unit(pools: Sequence[Pool]) -> str:
 
 
 def _pool(name: str, entry: Entry) -> Pool:
+    if LEDGER_MARK in name:
+        raise entry.error(f"the pool name {name!r} holds a ':'", "that parts a pool from an account (h100:vision): "
+                          "choose another name")  # fmt: skip
     found = entry.fields(f"pool {name}", POOL_KEYS, ("nodes",))
     nodes = _node_names(name, found["nodes"])
     gpus = found["gpus_per_node"].parsed("gpus_per_node", _count) if "gpus_per_node" in found else 0
@@ -184,7 +187,7 @@ def _node_names(pool: str, entry: Entry) -> list[NodeName]:
     names: list[str] = []
     for part in parts:
         try:
-            names += [f"{pool}-{index:03d}" for index in range(_count(part))] if part.isdigit() else expand(part)
+            names += [f"{pool}-{index:03d}" for index in range(_count(part))] if _is_count(part) else expand(part)
         except ValueError as error:
             raise entry.error(f"nodes: {error}", "write n[000-127], a list of names, or a count") from error
     if not names:
@@ -193,6 +196,11 @@ def _node_names(pool: str, entry: Entry) -> list[NodeName]:
         twice = next(name for index, name in enumerate(names) if name in names[:index])
         raise entry.error(f"node {twice} stands twice in pool {pool}", "keep one")
     return [NodeName(name) for name in names]
+
+
+def _is_count(text: str) -> bool:
+    """Whether nodes are numbered and not named; ``-2`` and ``1.5`` are numbers too, if wrong ones."""
+    return text.strip("+-.").replace(".", "").isdigit()
 
 
 def _count(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from datetime import date
 from typing import TypeVar
 
 from mirab.model.units import DAY, Duration, parse_duration
@@ -17,6 +18,7 @@ MOST_SLOTS = 1_000_000
 K = TypeVar("K")
 V = TypeVar("V")
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(K|M|G|T|P)(i?)B?", re.ASCII | re.IGNORECASE)
@@ -72,6 +74,21 @@ def count(text: str, most: int = MOST_SLOTS) -> int:
     if value > most:
         raise ValueError(f"{text[:30]} is more than {most:,}")
     return value
+
+
+def day(text: str) -> str:
+    """A day of the calendar, as it was written.
+
+    Raises:
+        ValueError: anything but ``2027-03-01``.
+    """
+    try:
+        if _DAY.fullmatch(text):
+            date.fromisoformat(text)
+            return text
+    except ValueError:
+        pass
+    raise ValueError(f"{text[:30]!r} is not a day: write one such as 2027-03-01")
 
 
 def span(text: str) -> Duration:

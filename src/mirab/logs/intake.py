@@ -112,10 +112,13 @@ class Remarks:
 def account_path(text: str) -> str:
     """An account's name as a path without empty parts, at most `DEEPEST` of them; empty = ``unknown``.
 
-    A colon, which parts a ledger from an account, becomes a dot.
+    A colon, which parts a ledger from an account, becomes a dot; a lone ``*``, which is what children leave, a ``_``.
     """
     text = text.replace(LEDGER_MARK, ".")
     if "/" in text:
         parts = [part for part in (part.strip() for part in text.split("/")) if part]
         text = "/".join([*parts[: DEEPEST - 1], ".".join(parts[DEEPEST - 1 :])]).strip("/")
-    return text.strip()[:LONGEST_NAME].rstrip("/ ") or "unknown"
+    text = text.strip()[:LONGEST_NAME].rstrip("/ ")
+    if "*" in text:
+        text = "/".join("_" if part == "*" else part for part in text.split("/"))
+    return text or "unknown"

@@ -103,7 +103,8 @@ def read_yaml(path: Path) -> Entry:
         LogError: the file cannot be read, is not YAML, is too large, repeats a key or uses an alias.
     """
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if len(raw) > LARGEST:
