@@ -84,6 +84,11 @@ def test_without_good_grounds_nothing_is_enforced(observing: Bench, grounds: dic
     assert not observing.audit(action="rollout.set")
 
 
+def test_an_exception_for_everybody_at_once_is_told_what_will_do(observing: Bench) -> None:
+    with pytest.raises(DeskError, match=r"for one account: name one; without Slurm, one for .* any account is ground"):
+        excepted(observing, account="*")
+
+
 def test_an_exception_carries_it_until_it_ends(observing: Bench) -> None:
     with pytest.raises(DeskError, match="of kind guaranteed"):
         put(observing, exception=excepted(observing, kind="guaranteed"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from mirab.backends.slurm.governed import ALL
 from mirab.core.state import State
 from mirab.model.accounts import Budgets, covers, ledger_of, ledger_path, plain
 from mirab.model.events import (
@@ -297,6 +298,9 @@ def _check_dates(case: Case, now: Instant, longest: Duration) -> None:
 def _check_account(account: str, state: State) -> None:
     if ledger_of(account):
         raise invalid(f"exceptions are of an account, whatever the pool: name {plain(account)}, not {account}")
+    if account == ALL:
+        raise invalid("an exception is for one account: name one; without Slurm, one for the rollout of any account is "
+                      "ground enough to enforce upon *")  # fmt: skip
     budget = state.budgets.find(account) if account else None
     if budget is None:
         raise not_found(f"there is no account {account or 'named'}: `mirab share` shows those there are")
