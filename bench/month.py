@@ -16,11 +16,11 @@ from time import perf_counter, time
 from mirab.model.events import Event, WorkloadSubmitted
 from mirab.model.plans import Plan
 from mirab.model.policy import Policy
-from mirab.model.records import JobSpec
+from mirab.model.records import Beginning, JobSpec
 from mirab.model.trace import Trace
 from mirab.model.units import MINUTE, SECOND, Duration, Instant, WorkloadId
 from mirab.model.workloads import Arrival
-from mirab.service.recover import Beginning, Wanted, recover
+from mirab.service.recover import Wanted, recover
 from mirab.sim.backend import SimBackend, SimClock, SimOptions
 from mirab.sim.engine import drive
 from mirab.sim.synthetic import SynthOptions, synthesize

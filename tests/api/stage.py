@@ -16,6 +16,7 @@ import httpx
 from mirab.backends.null import NullBackend
 from mirab.model.accounts import Budgets
 from mirab.model.policy import Policy
+from mirab.model.records import Beginning
 from mirab.model.resources import Cluster
 from mirab.service.api.app import create_app
 from mirab.service.api.parts import Parts
@@ -28,7 +29,7 @@ from mirab.service.clock import LiveClock
 from mirab.service.desk.desk import Desk
 from mirab.service.live import Live
 from mirab.service.loop import Decider
-from mirab.service.recover import Beginning, Wanted, recover
+from mirab.service.recover import Wanted, recover
 from mirab.service.views import Views
 from mirab.store import Store, open_store
 from tests.service.house import BUDGETS, nodes

@@ -20,12 +20,13 @@ from mirab.model.accounts import Budget, Budgets
 from mirab.model.plans import CallHuman, Plan, Preempt, Repair, Start
 from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.reasons import DrainedFrom, InOrder, PreemptedFor
+from mirab.model.records import Beginning
 from mirab.model.resources import Allocation, Shape
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, Instant, NodeName, RunId, UserName, WorkloadId
 from mirab.model.workloads import Workload
 from mirab.sim.engine import replay
 from mirab.study.measures import Measures
-from mirab.study.weekly import ABSENT_MEASURES, Beginning, Record, Week, weekly
+from mirab.study.weekly import ABSENT_MEASURES, Record, Week, weekly
 from mirab.study.weeklytext import markdown, parts, weekly_page
 from tests.api.stage import Stage
 from tests.service.house import nodes

@@ -14,6 +14,7 @@ from mirab.model.accounts import Budget, Budgets, ledger_of, sorted_shares
 from mirab.model.events import BudgetsChanged, Event, ExemptionGranted, ReservationApproved, WorkloadSubmitted
 from mirab.model.plans import Action, Hold, Plan, Start
 from mirab.model.policy import POLICIES, Exemption, Reservation
+from mirab.model.records import Beginning
 from mirab.model.resources import Cluster, Pool, Shape
 from mirab.model.trace import Trace
 from mirab.model.units import DAY, HOUR, MINUTE, WHOLE, AccountPath, NodeName, UserName, WorkloadId
@@ -23,7 +24,7 @@ from mirab.study.exceptions import extra_units
 from mirab.study.measures import Measures
 from mirab.study.pastwork import past_trace
 from mirab.study.replays import measure
-from mirab.study.weekly import Beginning, Week, weekly
+from mirab.study.weekly import Week, weekly
 from mirab.study.weeklytext import markdown
 from tests.examples import examples
 from tests.study.scene import Scene

@@ -12,7 +12,7 @@ from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import Event, Outcome, RunEnded, RunStarted
 from mirab.model.plans import Action, Cancel, Plan, Preempt, Start
 from mirab.model.policy import Policy
-from mirab.model.records import AuditEntry, Grant, JobRow, Write
+from mirab.model.records import AuditEntry, Beginning, Grant, JobRow, Write
 from mirab.model.resources import Cluster, Pool
 from mirab.model.units import WHOLE, Duration, Instant, NodeName, RunId
 from mirab.service.auth.principal import Principal
@@ -22,7 +22,7 @@ from mirab.service.desk.forms import SubmitForm
 from mirab.service.inbox import Build, Request
 from mirab.service.live import Live
 from mirab.service.loop import Decider
-from mirab.service.recover import Beginning, Wanted, recover
+from mirab.service.recover import Wanted, recover
 from mirab.service.views import Views
 from mirab.store import Store, open_store
 

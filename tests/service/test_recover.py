@@ -28,11 +28,11 @@ from mirab.model.events import (
 )
 from mirab.model.plans import Plan, Preempt, Start
 from mirab.model.policy import Policy
-from mirab.model.records import Write
+from mirab.model.records import Beginning, Write
 from mirab.model.resources import Cluster
 from mirab.model.units import DAY, MINUTE, WHOLE, NodeName
 from mirab.service import recover as recovery
-from mirab.service.recover import Beginning, Recovered, RecoverError, Wanted, recover, take_snapshot
+from mirab.service.recover import Recovered, RecoverError, Wanted, recover, take_snapshot
 from mirab.service.snapshot import SnapshotError, fingerprint, freeze, thaw
 from mirab.sim.backend import SimBackend, SimClock
 from tests.driven import driven

@@ -11,13 +11,14 @@ import pytest
 from mirab.model.events import Event, Outcome, PolicyChanged, RunAdopted, RunEnded, RunStarted, WorkloadCancelled
 from mirab.model.events import WorkloadSubmitted as Submitted
 from mirab.model.plans import Action, Plan, Start
+from mirab.model.records import Beginning
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, UNIT, WHOLE, AccountPath, RunId, UserName, WorkloadId
 from mirab.service.views.accruals import Accruals
 from mirab.study.deeds import Deeds
 from mirab.study.entries import Entries
 from mirab.study.history import History
-from mirab.study.weekly import Beginning, Week, weekly
+from mirab.study.weekly import Week, weekly
 from tests.study.scene import BECAUSE, BUDGET, HALVES, cluster, ms, workload
 
 RED, ANN = AccountPath("red"), UserName("ann")

@@ -18,7 +18,7 @@ from mirab.cli.output import emit, write_json, write_text
 
 if TYPE_CHECKING:
     from mirab.store import Store
-    from mirab.study.weekly import Beginning, Week
+    from mirab.study.weekly import Week
 
 WEEK = re.compile(r"(\d{4})-W(\d{2})")
 
@@ -101,13 +101,17 @@ def _instant(day: date, zone: tzinfo | None) -> int:
 
 
 def _made(week: Week, place: dict[str, Any]) -> dict[str, Any]:
+    from mirab.store.beginning import beginning
     from mirab.study.weekly import weekly
 
     with _store(place) as store:
+        began = beginning(store.meta)
+        if began is None:
+            raise UnusableError(f"{store.name} has no journal yet: start the service on it first.")
         records = ((facts, plan) for _, facts, plan in store.records())
         declared = store.progress_intervals()
         try:
-            return weekly(week, _beginning(store), records, lambda workload: declared.get(workload, 0))
+            return weekly(week, began, records, lambda workload: declared.get(workload, 0))
         except ValueError as error:
             raise UnusableError(f"{error}.") from error
 
@@ -119,21 +123,3 @@ def _store(place: dict[str, Any]) -> Iterator[Store]:
 
     with _database(place) as database:
         yield Store(database.name, database)
-
-
-def _beginning(store: Store) -> Beginning:
-    """What the ledger began with.
-
-    Raises:
-        UnusableError: no service has ever decided on this store.
-    """
-    import json
-
-    from mirab.model.codec import decode
-    from mirab.study.weekly import Beginning
-
-    texts = [store.meta(key) for key in ("cluster", "budgets", "policy", "began_at")]
-    if None in texts:
-        raise UnusableError(f"{store.name} has no journal yet: start the service on it first.")
-    cluster, budgets, policy, at = (json.loads(text or "") for text in texts)
-    return Beginning(decode(cluster), decode(budgets), decode(policy), at)

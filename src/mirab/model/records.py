@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from mirab.model.accounts import Budgets
+from mirab.model.policy import Policy
+from mirab.model.resources import Cluster
 from mirab.model.units import AccountPath, Duration, Instant, NodeName, RunId, UserName, WorkloadId
 
 
@@ -137,6 +140,16 @@ class RunRow:
     outcome: str = ""
     exit_code: int | None = None
     lost: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a ledger began with, and when: its facts are folded on that."""
+
+    cluster: Cluster
+    budgets: Budgets
+    policy: Policy
+    at: Instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,11 @@ from mirab.model.codec import decode, encode
 from mirab.model.events import BudgetsChanged, ClusterChanged, Event, PolicyChanged
 from mirab.model.plans import Plan
 from mirab.model.policy import Policy
+from mirab.model.records import Beginning
 from mirab.model.resources import Cluster, Pool, extends
 from mirab.model.units import HOUR, Duration, Instant, NodeName
 from mirab.service.snapshot import SnapshotError, fingerprint, freeze, thaw
+from mirab.store.beginning import beginning
 
 CRASHES = "crashes.json"
 OFTEN = 3
@@ -65,16 +67,6 @@ class Wanted:
         return policy if self.mode is None else replace(policy, mode=self.mode, unknown_accounts="zero")
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """What the ledger began with."""
-
-    cluster: Cluster
-    budgets: Budgets
-    policy: Policy
-    at: Instant
-
-
 @dataclass(slots=True)
 class Recovered:
     """A state as of the last record.
@@ -102,7 +94,7 @@ def recover(journal: Journal, wanted: Wanted, defaults: Beginning, *, snapshot: 
         RecoverError: a record cannot be folded, or what is wanted cannot follow from what there is.
     """
     fingerprint()  # now, of what this process has loaded: an upgrade replaces the files while it runs
-    began = _beginning(journal)
+    began = beginning(journal.meta)
     if began is None:
         return _begin(journal, wanted, defaults)
     found = (_from_snapshot(journal) if snapshot else None) or Recovered(
@@ -134,18 +126,6 @@ def _put_once(journal: Journal, key: str, value: Any) -> Any:
         return decode(json.loads(kept))
     journal.put_meta(key, json.dumps(encode(value), ensure_ascii=False, separators=(",", ":")))
     return value
-
-
-def _beginning(journal: Journal) -> Beginning | None:
-    at = journal.meta("began_at")
-    if at is None:
-        return None
-    return Beginning(
-        decode(json.loads(journal.meta("cluster") or "null")),
-        decode(json.loads(journal.meta("budgets") or "null")),
-        decode(json.loads(journal.meta("policy") or "null")),
-        int(at),
-    )
 
 
 def _from_snapshot(journal: Journal) -> Recovered | None:

@@ -14,10 +14,11 @@ from mirab.logs.settings import read_policy
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import Event, ExemptionGranted, ReservationApproved
 from mirab.model.policy import POLICIES, Policy, named
+from mirab.model.records import Beginning
 from mirab.model.resources import Cluster
 from mirab.model.units import WHOLE, Instant
 from mirab.service.config import ConfigError, ServeConfig
-from mirab.service.recover import Beginning, Wanted
+from mirab.service.recover import Wanted
 
 EVERYONE = "everyone"
 

@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from mirab import __version__
-from mirab.model.accounts import Budgets, plain
+from mirab.model.accounts import plain
 from mirab.model.events import Event
 from mirab.model.plans import Plan
-from mirab.model.policy import Policy
-from mirab.model.resources import Cluster
+from mirab.model.records import Beginning
 from mirab.model.trace import Trace
 from mirab.model.units import DAY, SECOND, Duration, Instant, WorkloadId
 from mirab.study.deeds import Deeds
@@ -43,16 +42,6 @@ class Week:
     name: str
     begin: Instant
     end: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """What the ledger began with, and when."""
-
-    cluster: Cluster
-    budgets: Budgets
-    policy: Policy
-    at: Instant
 
 
 class WeekMeasures(LiveMeasures):

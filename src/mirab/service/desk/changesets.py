@@ -22,6 +22,7 @@ from mirab.model.events import BudgetsChanged, Event
 from mirab.model.plans import Plan
 from mirab.model.records import AuditEntry, Write
 from mirab.model.units import SECOND, Instant
+from mirab.store.beginning import beginning
 from mirab.study.budgetedits import difference
 from mirab.study.budgethistory import History
 
@@ -53,7 +54,7 @@ class Changesets:
     def load(self, state: State) -> None:
         """The history as it was recorded; what came into force by other ways is taken in."""
         self._settled = state.now
-        first = _beginning(self._live)
+        first = _first(self._live)
         kept = sorted(self._kept(), key=lambda each: each.version)
         self.history = History((first, *kept))
         if not kept:
@@ -183,12 +184,12 @@ def _line(made: Changeset) -> AuditEntry:
     return AuditEntry(made.recorded_at, made.author, "", KEPT, f"budgets version {made.version}", "", text, made.reason)
 
 
-def _beginning(live: Live) -> Changeset:
+def _first(live: Live) -> Changeset:
     """What the ledger began with, as its first version."""
-    budgets, at = live.store.meta("budgets"), live.store.meta("began_at")
-    assert budgets is not None and at is not None, "recovery puts both down before anything else"
-    edits = tuple(difference(NOTHING, decode(json.loads(budgets))))
-    return Changeset(1, 0, FILE, "as the ledger began", int(at), int(at), edits)
+    began = beginning(live.store.meta)
+    assert began is not None, "recovery puts it down before anything else"
+    edits = tuple(difference(NOTHING, began.budgets))
+    return Changeset(1, 0, FILE, "as the ledger began", began.at, began.at, edits)
 
 
 def day(now: Instant) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 from collections.abc import Sequence
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from mirab.model.codec import decode
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.units import AccountPath, Instant
 from mirab.service.views import trend
 from mirab.service.views.accruals import Accruals, Got
+from mirab.store.beginning import beginning
 
 if TYPE_CHECKING:
     from mirab.service.live import Live
@@ -47,7 +46,7 @@ class LiveLedger:
         self._reading: Thread | None = None
         fingerprint()  # now, of what this process has loaded: an upgrade replaces the files while it runs
         self.ready = False
-        self.accruals = self._cached() or beginning(live)
+        self.accruals = self._cached() or _first_page(live)
         live.subscribe(self._hear)
 
     def start(self) -> None:
@@ -163,13 +162,10 @@ class LiveLedger:
         return accruals  # type: ignore[no-any-return]
 
 
-def beginning(live: Live) -> Accruals | None:
-    """The books on the ledger's first day; None = the store does not say what it began with."""
-    texts = [live.store.meta(key) for key in ("cluster", "budgets", "policy", "began_at")]
-    if None in texts:
-        return None
-    cluster, budgets, policy, began_at = (json.loads(text or "") for text in texts)
-    return Accruals(decode(cluster), decode(budgets), decode(policy), began_at)
+def _first_page(live: Live) -> Accruals | None:
+    """The books when the ledger began; None = the store does not say what with."""
+    began = beginning(live.store.meta)
+    return None if began is None else Accruals(began.cluster, began.budgets, began.policy, began.at)
 
 
 @cache

@@ -18,8 +18,6 @@ from typing import Any
 
 from mirab.control.recover import take_in
 from mirab.core.state import State
-from mirab.model.accounts import Budgets
-from mirab.model.codec import decode
 from mirab.model.events import (
     ExemptionGranted,
     ExemptionRevoked,
@@ -27,10 +25,10 @@ from mirab.model.events import (
     ReservationCancelled,
 )
 from mirab.model.policy import Exemption, Policy, Reservation
-from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
 from mirab.model.units import Duration, Instant
 from mirab.store import Store, open_store
+from mirab.store.beginning import beginning
 from mirab.study.livemeasures import LiveMeasures
 from mirab.study.waits import Waits
 
@@ -39,6 +37,10 @@ LONGEST = 600.0
 FRESH = 60.0
 """Seconds for which a report is given again."""
 STORE = "MIRAB_REPORT_STORE"
+
+
+class ReportError(Exception):
+    """The report could not be made; the message says why."""
 
 
 class WindowMeasures(LiveMeasures):
@@ -95,12 +97,16 @@ class WindowMeasures(LiveMeasures):
 
 def window_report(store: Store, now: Instant, window: Duration) -> dict[str, Any]:
     """The report of a store's journal over the window that ends now, or since the ledger began."""
-    began_at, cluster, budgets, policy = _beginning(store)
-    state = State(cluster, budgets, policy, now=began_at)
-    starts_at = max(began_at, now - window)
-    name = "the live service"
-    trace = Trace((), cluster, budgets, name=name, origin=0, starts_at=starts_at, ends_at=max(now, starts_at))
-    measures = WindowMeasures(trace, policy)
+    began = beginning(store.meta)
+    if began is None:
+        raise ReportError(f"{store.name} has no journal yet: start the service on it first")
+    state = State(began.cluster, began.budgets, began.policy, now=began.at)
+    starts_at = max(began.at, now - window)
+    trace = Trace(
+        (), began.cluster, began.budgets, name="the live service", origin=0, starts_at=starts_at,
+        ends_at=max(now, starts_at),
+    )  # fmt: skip
+    measures = WindowMeasures(trace, began.policy)
     measures.attach(state)
     for _, facts, plan in store.records():
         take_in(state, facts, plan)
@@ -108,18 +114,7 @@ def window_report(store: Store, now: Instant, window: Duration) -> dict[str, Any
     return measures.finish(max(now, starts_at))
 
 
-def _beginning(store: Store) -> tuple[Instant, Cluster, Budgets, Policy]:
-    texts = [store.meta(key) for key in ("began_at", "cluster", "budgets", "policy")]
-    began_at, *rest = (json.loads(text or "null") for text in texts)
-    cluster, budgets, policy = (decode(each) for each in rest)
-    return int(began_at), cluster, budgets, policy
-
-
 # --- in a process of its own ------------------------------------------------------------------------------------------
-class ReportError(Exception):
-    """The report could not be made; the message says why."""
-
-
 class Reports:
     """Makes reports, one at a time, and gives the same one again for a while."""
 
