@@ -86,7 +86,7 @@ def test_without_good_grounds_nothing_is_enforced(observing: Bench, grounds: dic
 
 def test_an_exception_for_everybody_at_once_is_told_what_will_do(observing: Bench) -> None:
     with pytest.raises(DeskError, match=r"for one account: name one; without Slurm, one for .* any account is ground"):
-        excepted(observing, account="*")
+        observing.desk.portfolio.exceptions.request(ROOT, Wish("rollout", "*", "all", observing.live.now() + DAY))
 
 
 def test_an_exception_carries_it_until_it_ends(observing: Bench) -> None:
