@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mirab.cli.exits import ConflictError, NotFoundError
-from mirab.cli.output import check_input, check_outputs, to_json, writing
+from mirab.cli.exits import ConflictError, NotFoundError, UnusableError
+from mirab.cli.output import check_input, check_outputs, json_object, to_json, writing
 
 
 def test_a_file_takes_its_name_only_when_complete(tmp_path: Path) -> None:
@@ -87,3 +87,18 @@ def test_inputs_are_files_that_are_there(tmp_path: Path) -> None:
 def test_json_has_no_numbers_that_json_does_not_have() -> None:
     with pytest.raises(ValueError, match="JSON"):
         to_json({"ratio": float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{", "is not JSON"),
+        (b"[" * 10_000, "is not JSON"),
+        (b"\xff", "is not JSON"),
+        (b"[]", "is JSON of another kind"),
+    ],
+)
+def test_a_file_without_a_json_object_is_told_with_what_to_give(content: bytes, told: str) -> None:
+    with pytest.raises(UnusableError, match=rf"r\.json {told}: give a report\."):
+        json_object("r.json", content, "give a report")
+    assert json_object("r.json", b'{"a": 1}', "give a report") == {"a": 1}

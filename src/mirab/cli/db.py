@@ -20,7 +20,7 @@ FORMAT = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
-def _places(command: Callable[..., Any]) -> Callable[..., Any]:
+def places(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say which store, as `mirab serve` has them."""
     for option in (
         click.option("--config", type=click.Path(path_type=Path), help="The YAML file that mirab serve is given."),
@@ -40,11 +40,11 @@ def command() -> None:
 
 
 @command.command()
-@_places
+@places
 @FORMAT
 def migrate(as_json: bool, **place: Any) -> None:
     """Make the tables, or move them up to this version's form. The service must not run meanwhile."""
-    with _database(place, make=True) as database:
+    with store_at(place, make=True) as database:
         from mirab.store.forms import migrate_alone
 
         before, after = migrate_alone(database)
@@ -58,11 +58,11 @@ def migrate(as_json: bool, **place: Any) -> None:
 
 @command.command()
 @FILE
-@_places
+@places
 @FORMAT
 def backup(file: Path, as_json: bool, **place: Any) -> None:
     """Keep everything in a new FILE, while the service goes on."""
-    with _database(place) as database:
+    with store_at(place) as database:
         from mirab.store.backup import backup as make
 
         contents = make(database, file)
@@ -71,11 +71,11 @@ def backup(file: Path, as_json: bool, **place: Any) -> None:
 
 @command.command()
 @FILE
-@_places
+@places
 @FORMAT
 def restore(file: Path, as_json: bool, **place: Any) -> None:
     """Put a backup into an empty store, of the same engine or the other."""
-    with _database(place, make=True) as database:
+    with store_at(place, make=True) as database:
         from mirab.store.backup import restore as put_back
 
         contents = put_back(database, file)
@@ -86,12 +86,12 @@ def restore(file: Path, as_json: bool, **place: Any) -> None:
 
 @command.command()
 @click.option("--repair", is_flag=True, help="Make what people read anew from the journal. The service must not run.")
-@_places
+@places
 @FORMAT
 @click.pass_context
 def check(ctx: click.Context, /, repair: bool, as_json: bool, **place: Any) -> None:
     """Prove that the journal is whole and that what people read is what follows from it. Exit 1 if not."""
-    with _database(place) as database:
+    with store_at(place) as database:
         from mirab.store.audits import check as look
         from mirab.store.audits import rebuild_alone
 
@@ -122,7 +122,7 @@ def _tell_contents(contents: Any, as_json: bool, sentence: str) -> None:
 
 
 @contextmanager
-def _database(place: dict[str, Any], make: bool = False) -> Iterator[Database]:
+def store_at(place: dict[str, Any], make: bool = False) -> Iterator[Database]:
     """The store that the options name; its errors come out with their exit code.
 
     `make`: a file that is not there is made.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -14,7 +13,7 @@ import click
 from mirab.cli.connection import SERVER_OPTION
 from mirab.cli.exits import GateNotMetError, UnusableError
 from mirab.cli.options import JOBS_OPTION, QUIET_OPTION
-from mirab.cli.output import check_input, check_outputs, emit, say, to_json, write_json
+from mirab.cli.output import check_input, check_outputs, emit, json_object, say, to_json, write_json
 
 if TYPE_CHECKING:
     from mirab.study.gatekeeping import Judged
@@ -150,13 +149,7 @@ def _of_live(gates: Gates, given: dict[str, Any], sources: dict[str, tuple[str, 
 
 
 def _read(name: str, content: bytes) -> Report:
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UnusableError(f"{name} is not JSON: give the --json of mirab sim, compare or whatif.") from error
-    if not isinstance(found, dict):
-        raise UnusableError(f"{name} is no report: give the --json of mirab sim, compare or whatif.")
-    return found
+    return json_object(name, content, "give the --json of mirab sim, compare or whatif")
 
 
 def _chosen(found: Report, name: str, label: str | None) -> tuple[Report, Report | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime
 from typing import Any
@@ -12,7 +11,7 @@ import click
 from mirab.cli.client import Client, at, open_client
 from mirab.cli.connection import SERVER_OPTION
 from mirab.cli.exits import NotFoundError, UnusableError
-from mirab.cli.output import check_input, check_outputs, write_json
+from mirab.cli.output import check_input, check_outputs, json_object, write_json
 
 LIVE_S = 660.0
 """Seconds to wait for a live report: the service reads its journal."""
@@ -90,13 +89,7 @@ def window_of(hours: int) -> str:
 
 
 def _read(name: str) -> Any:
-    try:
-        found = json.loads(check_input(name).read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise UnusableError(f"{name} is not JSON: give the --json of mirab whatif or mirab sim.") from error
-    if not isinstance(found, dict):
-        raise UnusableError(f"{name} is neither a what-if nor a report.")
-    return found
+    return json_object(name, check_input(name).read_bytes(), "give the --json of mirab whatif or mirab sim")
 
 
 def _whole(report: Any, name: str) -> dict[str, Any]:

@@ -148,6 +148,24 @@ def check_input(name: str, *, folder: bool = False) -> Path:
     return path
 
 
+def json_object(name: str, content: bytes, remedy: str) -> dict[str, Any]:
+    """The JSON object that a file holds.
+
+    Args:
+        remedy: what to give in its place.
+
+    Raises:
+        UnusableError: it holds none.
+    """
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UnusableError(f"{name} is not JSON: {remedy}.") from error
+    if not isinstance(found, dict):
+        raise UnusableError(f"{name} is JSON of another kind: {remedy}.")
+    return found
+
+
 def _never_ends(path: Path) -> bool:
     """Whether it is one of the kernel's own devices, such as /dev/zero; /dev/null is an empty file to any reader."""
     found = path.stat()

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from mirab.cli.db import _database, _places
+from mirab.cli.db import places, store_at
 from mirab.cli.exits import UnusableError
 from mirab.cli.output import emit, write_json, write_text
 
@@ -29,7 +29,7 @@ WEEK = re.compile(r"(\d{4})-W(\d{2})")
 @click.option("--markdown", metavar="FILE", help="As Markdown; - = to standard output, which is the default.")
 @click.option("--html", metavar="FILE", help="As one HTML file that loads nothing.")
 @click.option("--json", metavar="FILE", help="As JSON; - = to standard output.")
-@_places
+@places
 def command(week: str | None, timezone: str | None, markdown: str | None, html: str | None, json: str | None,
             **place: Any) -> None:  # fmt: skip
     """Report a week: owed and delivered by account, waits, lost work, squatters, drains, exceptions, reviews.
@@ -121,5 +121,5 @@ def _store(place: dict[str, Any]) -> Iterator[Store]:
     """The store for reading, beside a service that leads it."""
     from mirab.store import Store
 
-    with _database(place) as database:
+    with store_at(place) as database:
         yield Store(database.name, database)

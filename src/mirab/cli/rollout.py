@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -10,9 +9,8 @@ import click
 from mirab.cli.client import Client
 from mirab.cli.clock import near
 from mirab.cli.connection import JSON_OPTION, connected
-from mirab.cli.exits import UnusableError
 from mirab.cli.grid import Column, table, terminal_width
-from mirab.cli.output import check_input, emit, to_json
+from mirab.cli.output import check_input, emit, json_object, to_json
 
 COLUMNS = (
     Column("ACCOUNT", least=8),
@@ -57,18 +55,9 @@ def set_(client: Client, account: str, mode: str, report: str | None, exception:
     """
     body: dict[str, Any] = {"account": account, "mode": mode, "why": why, "exception": exception}
     if report is not None:
-        body["report"] = _read(report)
+        kept = check_input(report).read_bytes()
+        body["report"] = json_object(report, kept, "name a report that `mirab gate --keep` wrote")
     _tell(client.post("/rollout", body), as_json)
-
-
-def _read(name: str) -> Any:
-    try:
-        found = json.loads(check_input(name).read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise UnusableError(f"{name} is not JSON: name a report that `mirab gate --keep` wrote.") from error
-    if not isinstance(found, dict):
-        raise UnusableError(f"{name} is no gate report: name one that `mirab gate --keep` wrote.")
-    return found
 
 
 def _tell(told: dict[str, Any], as_json: bool) -> None:
