@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.slow
-PATIENCE_S = 120
+PATIENCE_S = 400
 LIVE = """
 import signal, sys
 from mirab.cli.demolive import show_live

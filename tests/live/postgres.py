@@ -9,7 +9,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,9 @@ from time import monotonic, sleep
 
 import pytest
 
-PATIENCE_S = 60
+from tests.ports import free_port
+
+PATIENCE_S = 180
 _LIBC = ctypes.CDLL(None)
 SETTINGS = ("listen_addresses=127.0.0.1", "max_connections=120", "shared_buffers=32MB", "log_min_messages=warning")
 FAST = ("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0", "max_wal_size=128MB")
@@ -120,13 +121,6 @@ def owner() -> str | None:
 def end_with_parent() -> None:
     """A server must not outlive tests that were killed: PR_SET_PDEATHSIG."""
     _LIBC.prctl(1, signal.SIGQUIT)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def serve(*settings: str) -> Iterator[PostgresServer]:

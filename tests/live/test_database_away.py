@@ -16,7 +16,7 @@ from mirab.cli.client import new_key
 from mirab.cli.exits import UnreachableError
 from mirab.cli.localservice import LocalService, local_service
 from tests.live.postgres import PostgresServer, postgres_server  # noqa: F401
-from tests.live.test_serve import job, until
+from tests.live.test_serve import PATIENCE, until
 from tests.live.test_trouble import readiness
 
 pytestmark = pytest.mark.slow
@@ -62,23 +62,28 @@ def test_stopped_for_a_while_under_load(service: LocalService, postgres_server: 
         while not enough.is_set():
             told.append(submitted(service, f"{number}/{new_key()}"))
 
-    people = [threading.Thread(target=person, args=(number,)) for number in range(PEOPLE)]
+    people = [threading.Thread(target=person, args=(number,), daemon=True) for number in range(PEOPLE)]
     for each in people:
         each.start()
-    until(lambda: len(told) > 5 * PEOPLE)
-    postgres_server.stop(signal.SIGQUIT)
-    away = time.monotonic()
-    until(lambda: readiness(service))
-    time.sleep(max(0.0, away + AWAY_S - time.monotonic()))
-    before = len(told)
-    postgres_server.start()
-    until(lambda: len(told) > before + 2 * PEOPLE)
-    enough.set()
+    try:
+        until(lambda: len(told) > 5 * PEOPLE)
+        postgres_server.stop(signal.SIGQUIT)
+        try:
+            away = time.monotonic()
+            until(lambda: readiness(service))
+            time.sleep(max(0.0, away + AWAY_S - time.monotonic()))
+            before = len(told)
+        finally:
+            postgres_server.start()
+        until(lambda: len(told) > before + 2 * PEOPLE)
+    finally:
+        enough.set()
     for each in people:
-        each.join()
+        each.join(PATIENCE)
+        assert not each.is_alive()
     assert len(set(told)) == len(told), "no number is given to two"
-    until(lambda: {job(service, number)["state"] for number in told} == {"COMPLETED"})
-    assert sorted(all_jobs(service)) == sorted(told), "none more than was told"
+    until(lambda: {state for _, state in all_jobs(service)} == {"COMPLETED"})
+    assert sorted(number for number, _ in all_jobs(service)) == sorted(told), "none more than was told"
     ran = (service.folder / "ran").read_text().split()
     assert sorted(ran) == sorted(told), "each has run once; a start that could not be read is no run"
 
@@ -87,19 +92,22 @@ def submitted(service: LocalService, key: str) -> str:
     """As a client that repeats what was not answered, with the same key: it is submitted once."""
     script = "echo $MIRAB_JOB_ID >> ran"
     body = {"argv": ["/bin/sh", "-c", script], "cwd": str(service.folder), "output": "/dev/null", "gpus_per_node": 1}
-    while True:
+    give_up = time.monotonic() + PATIENCE
+    while time.monotonic() < give_up:
         with suppress(UnreachableError), service.client() as client:
             number: str = client.post("/jobs", body, key=key)["ids"][0]
             return number
         time.sleep(0.1)
+    raise AssertionError("nobody takes a job any more")
 
 
-def all_jobs(service: LocalService) -> Iterator[str]:
+def all_jobs(service: LocalService) -> Iterator[tuple[str, str]]:
+    """Number and state of each."""
     cursor: dict[str, str] = {}
     with service.client() as client:
         while True:
             page = client.get("/jobs", {"limit": 100, **cursor})
-            yield from (each["id"] for each in page["jobs"])
+            yield from ((each["id"], each["state"]) for each in page["jobs"])
             if not page.get("next"):
                 return
             cursor = {"cursor": page["next"]}

@@ -55,7 +55,12 @@ def seconds_of(run: dict[str, Any]) -> float:
 
 
 def victim_of(service: LocalService, ids: list[str]) -> Callable[[], str]:
-    return lambda: next((number for number in ids if job(service, number)["state"] == "COMPLETING"), "")
+    """The one that is being stopped, or has been."""
+    return lambda: next((each for each in ids if is_victim(job(service, each))), "")
+
+
+def is_victim(found: dict[str, Any]) -> bool:
+    return found["state"] == "COMPLETING" or found["preemptions"] > 0
 
 
 def test_killed_in_the_grace_of_a_preemption(two_teams: tuple[Path, tuple[str, ...]]) -> None:
@@ -64,9 +69,7 @@ def test_killed_in_the_grace_of_a_preemption(two_teams: tuple[Path, tuple[str, .
     with local_service(folder, *flags) as service:
         ids = full_of_red(service, "trap '' TERM; while :; do sleep 0.2; done")
         debug = submit(service, "true", account="blue", min_runtime="1s")
-        victim = victim_of(service, ids)
-        until(victim)
-        stopped = victim()
+        stopped = until(victim_of(service, ids))
         service.kill()
         again = begin(folder, "--wait", "0")
         try:

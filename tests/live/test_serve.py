@@ -13,15 +13,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from mirab.backends.local import rundir
 from mirab.cli.client import new_key
+from mirab.cli.exits import UnreachableError
 from mirab.cli.localservice import LocalService, begin, end, local_service
 from tests.live.postgres import PostgresServer, postgres_server  # noqa: F401
 
-PATIENCE = 60.0
+PATIENCE = 180.0
+"""A net: what has not happened by then never will."""
+Found = TypeVar("Found")
+UNTIL_TOLD = "while [ ! -e go ]; do sleep 0.05; done"
+"""What runs for as long as a test wants it to."""
 pytestmark = pytest.mark.slow
 
 
@@ -57,13 +63,18 @@ def ratio(service: LocalService, account: str) -> float:
     return next(float(each["ratio"]) for each in accounts if each["path"] == account)
 
 
-def until(happened: Callable[[], object]) -> None:
+def until(happened: Callable[[], Found]) -> Found:
+    """The first true answer. A service that says that it cannot answer now is asked again, as people do."""
     give_up = time.monotonic() + PATIENCE
+    said = ""
     while time.monotonic() < give_up:
-        if happened():
-            return
+        try:
+            if found := happened():
+                return found
+        except UnreachableError as error:
+            said = str(error)
         time.sleep(0.05)
-    raise AssertionError("it did not happen")
+    raise AssertionError(f"it did not happen; {said}")
 
 
 def in_state(service: LocalService, number: str, state: str) -> Callable[[], bool]:
@@ -113,11 +124,12 @@ def test_a_run_without_progress_is_told_to_those_who_listen(service: LocalServic
 
 
 def test_runs_outlive_the_service_and_are_found_again(service: LocalService) -> None:
-    number = submit(service, "sleep 1; echo done; exit 4")
+    number = submit(service, f"{UNTIL_TOLD}; echo done; exit 4")
     until(in_state(service, number, "RUNNING"))
     service.process.terminate()
     assert service.process.wait(PATIENCE) == 0, "told to stop, it ended in order"
-    time.sleep(1.2)
+    (service.folder / "go").touch()
+    until((service.folder / "runs" / number / "1" / rundir.EXIT).exists)
     again = begin(service.folder)
     try:
         again.wait_until_ready()
@@ -160,11 +172,12 @@ def test_stopping_does_not_wait_for_those_who_only_listen(service: LocalService)
 
 
 def test_told_twice_it_leaves_at_once_and_nothing_is_lost(service: LocalService) -> None:
-    number = submit(service, "sleep 1")
+    number = submit(service, UNTIL_TOLD)
     until(in_state(service, number, "RUNNING"))
     service.process.send_signal(signal.SIGINT)
     service.process.send_signal(signal.SIGINT)
     service.process.wait(PATIENCE)
+    (service.folder / "go").touch()
     again = begin(service.folder)
     try:
         again.wait_until_ready()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mirab.cli.localservice import LocalService, local_service
-from tests.live.test_serve import in_state, submit, until
+from tests.live.test_serve import PATIENCE, in_state, submit, until
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def readiness(service: LocalService) -> str:
     """ "" = ready, else the sentence."""
-    connection = http.client.HTTPConnection("localhost", timeout=10)
+    connection = http.client.HTTPConnection("localhost", timeout=PATIENCE)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(service.address.place)
     connection.request("GET", "/readyz")
@@ -55,17 +55,16 @@ def test_a_full_disk(small_disk: Path) -> None:
                 file.write(b"\0" * 65_536)
                 file.flush()
         got: list[str] = []
-        asking = threading.Thread(target=lambda: got.append(submit(service, "true", output="/dev/null")))
+        asking = threading.Thread(target=lambda: got.append(submit(service, "true", output="/dev/null")), daemon=True)
         asking.start()
-        until(lambda: readiness(service))
-        assert "full" in readiness(service)
+        until(lambda: "full" in readiness(service))
         assert not got, "nothing is promised that is not recorded"
         with service.client() as client:
             assert [each["state"] for each in client.get("/jobs", {})["jobs"]] == ["COMPLETED"], "what is recorded"
             assert client.get(f"/jobs/{done}/why", {})["state"] == "COMPLETED"
             assert client.get("/share", {})["accounts"], "who only looks is answered meanwhile"
         filler.unlink()
-        asking.join()
+        asking.join(PATIENCE)
         until(in_state(service, got[0], "COMPLETED"))
         assert readiness(service) == ""
         with service.client() as client:

@@ -19,10 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mirab.backends.slurm.plugin import plugin_text
+from tests.ports import free_port
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol", "sinfo")
 ACCOUNTING = ("slurmdbd", "sacctmgr", "sacct", "mariadbd", "mariadb-install-db")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
+"""A net: what has not happened by then never will."""
+LEAVE_S = 60.0
+"""A daemon that is killed before it has written down what it knows has forgotten jobs."""
 PROMPT = "bf_interval=2,sched_min_interval=100000,batch_sched_delay=0"
 """Slurm considers jobs as soon as something has changed, not three seconds later."""
 WORKS = "exec sleep 600"
@@ -49,13 +53,6 @@ def missing(accounting: bool = False) -> str:
 
 def program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -126,10 +123,10 @@ class SlurmCluster:
         if daemon.poll() is None:
             daemon.send_signal(how)
             try:
-                daemon.wait(15)
+                daemon.wait(LEAVE_S)
             except subprocess.TimeoutExpired:
                 daemon.kill()
-                daemon.wait(15)
+                daemon.wait(LEAVE_S)
 
     # --- use ---------------------------------------------------------------------------------------------------------
     @property

@@ -17,7 +17,7 @@ from mirab.model.units import WorkloadId
 from mirab.service.config import load_config
 from mirab.service.runtime import LiveEngine, Service, assemble
 from mirab.store import Store, open_store
-from tests.slurm.cluster import WORKS, SlurmCluster
+from tests.slurm.cluster import PATIENCE_S, WORKS, SlurmCluster
 
 USERS = ("games", "news", "mail")
 """Users of every Debian, who own the jobs: what root owns, Slurm treats otherwise."""
@@ -100,7 +100,7 @@ class House:
         if self.process is not None:
             process, self.process = self.process, None
             process.send_signal(how)
-            process.wait(30)
+            process.wait(PATIENCE_S)
 
     # --- look
     def row(self, job: str) -> JobRow | None:
@@ -126,7 +126,7 @@ class House:
         row = self.row(job)
         return "" if row is None else row.held
 
-    def wait(self, condition: Callable[[], object], what: str, patience: float = 60) -> None:
+    def wait(self, condition: Callable[[], object], what: str, patience: float = PATIENCE_S) -> None:
         def told() -> object:
             assert self.service is None or not self.service.live.pulse.failed, self.service.live.pulse.failed
             return condition()

@@ -25,7 +25,7 @@ from tests.scenarios.bonds import at_most
 from tests.scenarios.expect import DECISIONS, Decided, ReasonWanted, decisions_of, differences, expected
 from tests.scenarios.fileform import Round, Scenario, ScenarioError, Statement, names_of, read_scenario
 from tests.scenarios.runner import NotAsWrittenError, Play
-from tests.slurm.cluster import SlurmCluster, missing
+from tests.slurm.cluster import PATIENCE_S, SlurmCluster, missing
 from tests.slurm.worlds import Wish, World, local_world, slurm_world
 
 HOUR_S = 30.0
@@ -101,7 +101,7 @@ class Way:
 
     # --- time
     def play(self) -> None:
-        """Raises `NotAsWrittenError` where something else is decided, or not within its round."""
+        """Raises `NotAsWrittenError` where something else is decided, or not in its round."""
         self.began = time.monotonic()
         for turn in self.scenario.rounds:
             self._wait(turn.at)
@@ -109,21 +109,34 @@ class Way:
             for line in turn.facts:
                 self._happen(line)
             self._wait(turn.until)
+            self._wait_for(len(_wanted(turn.plan)))
             self._compare(turn.plan, turn.where)
 
     def _wait(self, at: Instant) -> None:
+        """Until then, as the file counts. Where the machine was late, all that follows is as much later."""
         due = self.began + at * self.scale / SECOND
         while (left := due - time.monotonic()) > 0:
-            pulse = self.world.service.live.pulse
-            assert not pulse.failed, pulse.failed
+            self._assert_alive()
             time.sleep(min(left, 0.5))
+        self.began += time.monotonic() - due
+
+    def _wait_for(self, decisions: int) -> None:
+        """So many have been heard. A slow machine gets more time than its round; what follows is as much later."""
+        begun = time.monotonic()
+        while len(self.heard) < decisions and time.monotonic() - begun < PATIENCE_S:
+            self._assert_alive()
+            time.sleep(0.1)
+        self.began += time.monotonic() - begun
+
+    def _assert_alive(self) -> None:
+        pulse = self.world.service.live.pulse
+        assert not pulse.failed, pulse.failed
 
     def _compare(self, plan: Sequence[Statement], where: str) -> None:
         heard, self.heard = self.heard, []
         got = [self._named(found) for _, found in heard]
         self.steps += [step_of(found) for found in got]
-        want = [_loosened(each) for line in plan if line.verb in DECISIONS for each in expected(line)]
-        wrong = differences(want, got)
+        wrong = differences(_wanted(plan), got)
         if wrong:
             story = [f"  decided: {step}" for step in self.steps]
             raise NotAsWrittenError("\n".join([f"{type(self.world).__name__}, {where}", *wrong, *story]))
@@ -179,6 +192,10 @@ class Way:
 
     def _scaled(self, span: Duration) -> Duration:
         return round(span * self.scale)
+
+
+def _wanted(plan: Sequence[Statement]) -> list[Decided]:
+    return [_loosened(each) for line in plan if line.verb in DECISIONS for each in expected(line)]
 
 
 def _loosened(want: Decided) -> Decided:

@@ -36,20 +36,18 @@ class BreakingWire:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(("127.0.0.1", self.target))
                 self._open += [client, server]
-                threading.Thread(target=self._requests, args=(client, server), daemon=True).start()
-                threading.Thread(target=self._answers, args=(server, client), daemon=True).start()
+                last = threading.Event()
+                threading.Thread(target=self._requests, args=(client, server, last), daemon=True).start()
+                threading.Thread(target=self._answers, args=(server, client, last), daemon=True).start()
 
-    def _requests(self, client: socket.socket, server: socket.socket) -> None:
+    def _requests(self, client: socket.socket, server: socket.socket, last: threading.Event) -> None:
         with suppress(OSError):
             while data := client.recv(65_536):
                 how = self._take_break() if COMMIT in data else None
                 if how is Break.BEFORE_COMMIT:
                     break
                 if how is Break.BEFORE_ANSWER:
-                    client.shutdown(socket.SHUT_RDWR)
-                    server.sendall(data)
-                    server.recv(65_536)
-                    break
+                    last.set()
                 server.sendall(data)
         _close(client, server)
 
@@ -60,11 +58,12 @@ class BreakingWire:
             self.broken += how is not None
         return how
 
-    def _answers(self, server: socket.socket, client: socket.socket) -> None:
+    def _answers(self, server: socket.socket, client: socket.socket, last: threading.Event) -> None:
+        """`last`: what the server says now is said to nobody: it has committed, and the wire is broken."""
         with suppress(OSError):
-            while data := server.recv(65_536):
+            while (data := server.recv(65_536)) and not last.is_set():
                 client.sendall(data)
-        _close(client)
+        _close(client, server)
 
     def close(self) -> None:
         _close(self._listener, *self._open)

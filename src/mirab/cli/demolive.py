@@ -18,28 +18,33 @@ from mirab.cli.localservice import LocalService, local_service
 from mirab.cli.output import emit, say
 
 GPUS = 8
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
+GANG_CAME = "gang-came"
+"""A file in the demonstration's folder. On a slow machine the sweep would else be over before the gang comes."""
 BUDGETS = """\
 budgets:
   language: {share: 40%, owner: Ada}
   vision: {share: 40%, owner: Ben}
   robotics: {share: 20%, owner: Cleo}
 """
-SWEEP = """\
+SWEEP = f"""\
 #!/bin/sh
 #SBATCH -J sweep -A vision --gpus-per-node=2 -a 0-3 -o sweep-%a.out
-#MIRAB --min-runtime 0 --signal TERM@3 --checkpoint 1s
+#MIRAB --min-runtime 0 --signal TERM@10 --checkpoint 1s
 
 step=$(cat "$MIRAB_STATE_DIR/step" 2>/dev/null || echo 0)
 echo "attempt $MIRAB_ATTEMPT on GPUs $CUDA_VISIBLE_DEVICES: begins at step $step of 20"
-save() {
+save() {{
   echo $step > "$MIRAB_STATE_DIR/step"
   touch "$MIRAB_RUN_DIR/checkpoint"  # the work is safe, as `mirab checkpoint` says
   echo "told to stop: step $step is saved"
   exit 143
-}
+}}
 trap save TERM
-while [ $step -lt 20 ]; do sleep 0.2; step=$((step + 1)); done
+while [ $step -lt 20 ]; do
+  sleep 0.2
+  if [ $step -lt 15 ] || [ -e {GANG_CAME} ]; then step=$((step + 1)); fi
+done
 echo "done"
 """
 
@@ -80,12 +85,13 @@ def _play(client: Client) -> None:
     """Robotics has a job, vision fills the rest with work that nobody is charged for, then language needs half."""
     _do("mirab submit -A robotics -G 1 -J eval --wrap 'sleep 8'")
     _do("mirab submit sweep.sh")
-    _until(client, "the sweep runs", lambda jobs: _running(jobs, "sweep") == 3)
+    _until(client, "the sweep runs", lambda jobs: _running(jobs, "sweep") >= 3)
     time.sleep(1.0)
     _do("mirab ls")
     emit("The GPUs are full. Language comes with a gang that is charged, so the sweep gives way at once:\n")
     _do("mirab submit -A language -G 4 -J train --min-runtime 1m --wrap 'sleep 3'")
-    _until(client, "the gang runs", lambda jobs: _running(jobs, "train") == 1)
+    _until(client, "the gang runs", lambda jobs: _running(jobs, "train") + _ended(jobs, "train") == 1)
+    Path(GANG_CAME).touch()
     _do("mirab ls --long")
     _do("mirab share")
     jobs = _until(client, "the sweep has ended", lambda jobs: _ended(jobs, "sweep") == 4)
