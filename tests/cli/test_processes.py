@@ -51,15 +51,44 @@ def test_standard_output_is_the_json_alone(log: Path, cluster: Path) -> None:
     assert said.stderr == ""
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", [["policies"], ["--help"], ["policies", "--json"]])
-def test_a_full_disk_under_standard_output_is_named(words: list[str]) -> None:
+def test_a_full_disk_under_standard_output_is_named(words: list[str], unbuffered: str) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "wb") as full:
-        said = subprocess.run([*MIRAB, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        said = subprocess.run(
+            [*MIRAB, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
     assert said.returncode == 1
     assert said.stderr.startswith("mirab: standard output could not be written, the disk is full")
     assert said.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_a_disk_takes_only_a_part_of_is_not_called_done(tmp_path: Path, unbuffered: str) -> None:
+    words = ["prlimit", "--fsize=1000", *MIRAB, "policies", "--json"]
+    with (tmp_path / "out").open("wb") as out:
+        said = subprocess.run(
+            words, stdout=out, stderr=subprocess.PIPE, text=True, check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    assert said.returncode == 1
+    assert said.stderr.startswith("mirab: standard output could not be written, it is as large as files may be here:")
+    assert (tmp_path / "out").stat().st_size == 1_000
+
+
+def test_a_budget_that_a_full_disk_has_no_room_for_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "budgets.yaml"
+    path.write_text("budgets: {a: {share: 10%}}\n", encoding="utf-8")
+    words = ["prlimit", "--fsize=100", *MIRAB, "budget", "set", str(path), "a=20%", "--reason", "x"]
+    said = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    assert said.stderr.startswith(f"mirab: {tmp_path / 'budgets.history.jsonl'} could not be written")
+    assert path.read_text(encoding="utf-8") == "budgets: {a: {share: 10%}}\n"
+    again = subprocess.run([*MIRAB, "budget", "set", str(path), "a=20%", "--reason", "x"], check=False)
+    assert again.returncode == 0, "what was cut short is passed over"
 
 
 def test_closed_streams_are_no_fault(log: Path) -> None:

@@ -108,6 +108,7 @@ _OS_ADVICE = {
     errno.EROFS: "is on a read-only file system: choose another place",
     errno.EEXIST: "exists already: remove it or choose another name",
     errno.ENOSPC: "could not be written, the disk is full: free some space or choose another place",
+    errno.EFBIG: "could not be written, it is as large as files may be here: raise the limit (ulimit -f)",
     errno.EDQUOT: "could not be written, your quota is used up: free some space or choose another place",
     errno.ETIMEDOUT: "did not answer in time: check the address, and that it runs",
     errno.ECONNREFUSED: "does not answer: check the address, and that it runs",
@@ -126,7 +127,7 @@ def _nameless(error: OSError) -> str:
     """What an error without a name is about: files that are written name themselves, standard output does not."""
     if error.errno == errno.ENOENT:
         return "the folder you are in"  # the one thing that the system misses without a name
-    return "standard output" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "a file"
+    return "standard output" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "a file"
 
 
 def _memory(_: BaseException) -> str:

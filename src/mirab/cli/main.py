@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from io import TextIOWrapper
+from io import RawIOBase, TextIOWrapper
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -159,15 +159,17 @@ def run(args: Sequence[str]) -> int:
         return leaving.code if isinstance(leaving.code, int) else Exit.FAILED
     except BaseException as error:
         code = report(error)
-        if code is Exit.READER_GONE:
-            _forget_stdout()
+        _forget_unwritten()
         return code
     return result if isinstance(result, int) else Exit.OK
 
 
-def _forget_stdout() -> None:
-    """Nobody reads it: what is still buffered goes nowhere, instead of failing again when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _forget_unwritten() -> None:
+    """What standard output did not take goes nowhere, instead of failing again, aloud, when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:
@@ -180,11 +182,18 @@ def main() -> None:
 
 def _open_streams() -> None:
     """A closed stream swallows what is written; files and pipes get UTF-8, terminals escapes for what they lack."""
-    sys.stdout = sys.stdout or _nowhere()
+    sys.stdout = _complete(sys.stdout) if sys.stdout else _nowhere()
     sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
+def _complete(stream: TextIO) -> TextIO:
+    """Under PYTHONUNBUFFERED Python tries each text once: what a full disk took no more of would be lost unsaid."""
+    if isinstance(getattr(stream, "buffer", None), RawIOBase):
+        return open(stream.fileno(), "w", buffering=1, encoding=stream.encoding, closefd=False)
+    return stream
 
 
 def _nowhere() -> TextIO:

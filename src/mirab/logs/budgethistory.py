@@ -58,7 +58,7 @@ def append_changesets(path: Path, changesets: tuple[Changeset, ...]) -> None:
         OSError: it cannot be written.
     """
     lines = "".join(json.dumps(encode(each), separators=(",", ":")) + "\n" for each in changesets)
-    with path.open("ab+") as file:
+    with _named(path), path.open("ab+") as file:
         file.truncate(_whole_length(path))
         file.write(lines.encode())
         file.flush()
@@ -68,6 +68,15 @@ def append_changesets(path: Path, changesets: tuple[Changeset, ...]) -> None:
 def _whole_length(path: Path) -> int:
     """Bytes up to the end of the last whole line."""
     return path.read_bytes().rfind(b"\n") + 1
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """The error of a write that could not be done names the file, which the system leaves out."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 @contextmanager
@@ -93,7 +102,7 @@ def replace_text(path: Path, text: str) -> None:
     final = Path(os.path.realpath(path))
     partial = final.with_name(f".part-{os.getpid()}-{final.name}")
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with _named(path), partial.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
