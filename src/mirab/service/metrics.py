@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from mirab import __version__
 from mirab.core.shares import Account
 from mirab.core.state import State
-from mirab.model.events import Event, RunEnded
+from mirab.model.events import Event, RunAdopted, RunEnded
 from mirab.model.plans import Plan, Preempt, Start
 from mirab.model.units import SECOND, AccountPath, NodeMask, RunId
 from mirab.service.inbox import UnavailableError
@@ -32,6 +32,7 @@ class Metrics:
 
     def __init__(self, live: Live) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._live = live
         self._slots: dict[RunId, int] = {run: start.allocation.slots for run, start in live.intents.starts.items()}
         self.registry = registry = CollectorRegistry()
         ProcessCollector(namespace="mirab", registry=registry)
@@ -39,7 +40,9 @@ class Metrics:
         version.labels(__version__).set(1)
         self.decisions = Counter("mirab_decisions", "Decisions recorded.", registry=registry)
         self.facts = Counter("mirab_facts", "Facts taken in, by kind.", ("kind",), registry=registry)
-        self.actions = Counter("mirab_actions", "Actions decided, by kind.", ("kind",), registry=registry)
+        self.actions = Counter(
+            "mirab_actions", "Actions that the engine was given, by kind.", ("kind",), registry=registry
+        )
         self.preemptions = Counter(
             "mirab_preemptions", "Runs told to stop, by the kind of reason.", ("cause",), registry=registry
         )
@@ -71,7 +74,9 @@ class Metrics:
             self.facts.labels(type(fact).__name__).inc()
             if isinstance(fact, RunEnded):
                 self._run_ended(fact)
-        for action in plan.actions:
+            elif isinstance(fact, RunAdopted):
+                self._slots[fact.run_id] = fact.allocation.slots
+        for action in () if self._live.state.policy.observing else plan.actions:
             self.actions.labels(type(action).__name__).inc()
             if isinstance(action, Preempt):
                 self.preemptions.labels(type(action.reason).__name__).inc()

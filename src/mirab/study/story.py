@@ -27,6 +27,8 @@ from mirab.study.journalfile import Header, cycles, facts_mentioning, is_cut_sho
 from mirab.study.storybooks import Json, Others, Wait, ledgers_by_pool, node_ranges, seconds, workload_of
 from mirab.study.storytext import tell
 
+_ADOPTED: Json = {"reason": {"type": "RunAdopted"}, "fact": words.ADOPTED, "advice": ""}
+
 
 def explain(journal: Path | str, workload_id: str) -> str:
     """The story as text.
@@ -119,6 +121,7 @@ class _Reader:
         self._waiting = False
         self._cancelled = False
         self._queue_reason: Json | None = None
+        self._observing = policy.observing
         self._by_pool = ledgers_by_pool(header.budgets, header.cluster)
         self._ledgers = {self._by_pool[number]: None for number in pools_for(workload.shape, header.cluster)}
         self.state = "waiting"
@@ -132,7 +135,7 @@ class _Reader:
                 fold(self, fact)
         plan = cycle["plan"]
         self._now = plan["at"]
-        for action in plan.get("actions", ()):
+        for action in () if self._observing else plan.get("actions", ()):
             act = _ACTIONS.get(action["type"])
             if act:
                 act(self, action)
@@ -166,6 +169,18 @@ class _Reader:
         if why.startswith("{"):
             told = self._told(json.loads(why))
         self._waits[-1].blocked(self._now, told, self._workload.id, 0)
+
+    def _on_policy_changed(self, fact: Json) -> None:
+        self._observing = decode(fact["policy"]).observing
+
+    def _on_run_adopted(self, fact: Json) -> None:
+        """The engine started it although no plan said so; a start that mirab advised before was none."""
+        self._others.left_queue(fact["workload_id"])
+        if fact["workload_id"] == self._workload.id:
+            self._runs = [run for run in self._runs if run["started_s"] is not None or run["ended_s"] is not None]
+            self._end_wait("started")
+            self._runs.append(self._new_run(fact) | _ADOPTED)
+            self._on_run_started({"run_id": fact["run_id"], "at": fact["started_at"]})
 
     def _on_run_started(self, fact: Json) -> None:
         run = self._own_run(fact["run_id"])
@@ -203,7 +218,7 @@ class _Reader:
         self._others.left_queue(action["workload_id"])
         if action["workload_id"] == self._workload.id:
             self._end_wait("started")
-            self._runs.append(self._new_run(action))
+            self._runs.append(self._new_run(action) | self._told(action["reason"]))
             return
         if action["workload_id"] in self._beneficiaries:
             self._beneficiaries.pop(action["workload_id"])["beneficiary_started_s"] = seconds(self._now)
@@ -274,6 +289,7 @@ class _Reader:
         return {"reason": reason, "fact": words.fact(typed, self._names), "advice": words.advice(typed)}
 
     def _new_run(self, action: Json) -> Json:
+        """A run as its start, or its adoption, begins it."""
         allocation: Allocation = decode(action["allocation"], Allocation)
         pool = self._header.cluster.pools[allocation.pool]
         room, self._room = self._room, []
@@ -293,7 +309,7 @@ class _Reader:
             "outcome": None,
             "exit_code": None,
             "refusals": [],
-        } | self._told(action["reason"])
+        }
 
     # --- the result ----------------------------------------------------------------------------------------------
     def result(self, now: Instant) -> Json:
@@ -337,8 +353,10 @@ _FACTS = {
     "WorkloadCancelled": _Reader._on_cancelled,
     "WorkloadHeld": _Reader._on_held,
     "RunStarted": _Reader._on_run_started,
+    "RunAdopted": _Reader._on_run_adopted,
     "RunEnded": _Reader._on_run_ended,
     "ActionRefused": _Reader._on_refused,
+    "PolicyChanged": _Reader._on_policy_changed,
 }
 _ACTIONS = {"Start": _Reader._on_start, "Preempt": _Reader._on_preempt, "Reject": _Reader._on_reject}
 

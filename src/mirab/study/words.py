@@ -10,6 +10,8 @@ from mirab.model.units import HOUR, SECOND, Duration, Instant
 from mirab.study.formats import Names, plural, ratio, slot_word, span, standing, times_word
 
 NAMELESS = Names()
+ADOPTED = "the engine started it by itself"
+"""Of a run that no plan started."""
 _Teller: TypeAlias = Callable[[Any, Names], str]
 _TELLERS: dict[type, _Teller] = {}
 _ADVICE: dict[type, str] = {}

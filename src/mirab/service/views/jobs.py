@@ -31,7 +31,7 @@ LOOK_BACK = 20
 STOPS = ("Preempt", "WorkloadCancelled", "RequeueRequested")
 SPEAK: Mapping[JobState, tuple[str, ...]] = MappingProxyType(
     {
-        JobState.RUNNING: ("Start",),
+        JobState.RUNNING: ("Start", "RunAdopted"),
         JobState.COMPLETING: STOPS,
         JobState.CANCELLED: STOPS,
         JobState.PREEMPTED: STOPS,
@@ -213,6 +213,8 @@ def last_word(store: Store, row: JobRow, names: Names) -> str:
 def _said(said: dict[str, Any], names: Names) -> str:
     if "reason" in said:
         return words.sentence(decode(said["reason"]), names)
+    if said["type"] == "RunAdopted":
+        return words.ADOPTED
     by = said.get("by", "user")
     reason = read(by)
     if reason is not None:
