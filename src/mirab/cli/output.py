@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from mirab.cli.exits import ConflictError, NotFoundError, UnusableError
+from mirab.cli.exits import ConflictError, DeniedError, NotFoundError, UnusableError
 
 STDOUT = "-"
 MEMORY_DEVICES = 1
@@ -99,7 +99,8 @@ def check_outputs(outputs: Iterable[str | None], inputs: Iterable[str | None]) -
     Raises:
         ConflictError: an output is also an input, or is named twice.
         NotFoundError: its folder does not exist.
-        OSError: it is a folder, or may not be written.
+        DeniedError: its folder may not be written into.
+        OSError: it is a folder, or a device that may not be written.
     """
     read = {os.path.realpath(name): name for name in inputs if name}
     written: set[str] = set()
@@ -125,8 +126,11 @@ def _check_output(path: Path) -> None:
         raise NotFoundError(
             f"{path} cannot be written: the folder {parent} does not exist. Make it first: mkdir -p {parent}"
         )
-    if not os.access(path if path.exists() and not path.is_file() else parent, os.W_OK):
-        raise PermissionError(13, "Permission denied", os.fspath(path))
+    if path.exists() and not path.is_file():
+        if not os.access(path, os.W_OK):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+    elif not os.access(parent, os.W_OK):
+        raise DeniedError(f"{path} cannot be written: you may not write into the folder {parent}: choose another place")
 
 
 def check_input(name: str, *, folder: bool = False) -> Path:
