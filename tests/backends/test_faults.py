@@ -113,10 +113,11 @@ def take_in(rig: Rig, ended: dict[RunId, RunEnded]) -> dict[RunId, RunEnded]:
 
 def test_a_shim_whose_folder_somebody_has_removed_goes_with_its_run(rig: Rig) -> None:
     """Nobody could be told of its end; nothing runs for ever for that."""
-    run_id = rig.start("1", "sh", "-c", "sleep 0.4")
+    run_id = rig.start("1", "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done")
     rig.started(run_id)
     pidfd = os.pidfd_open(rig.shim_pid(run_id))
     shutil.rmtree(rig.backend.folders.run(run_id))
+    (rig.root / "go").touch()
     assert select.select([pidfd], [], [], 60)[0]
     os.close(pidfd)
     assert not os.path.exists(os.path.join(rig.backend.folders.run(run_id), rundir.EXIT))

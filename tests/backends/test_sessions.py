@@ -236,7 +236,7 @@ def test_a_notice_of_ones_own_reaches_the_program_that_saves_and_not_its_shell(r
 def test_a_shell_gets_a_hang_up_before_the_kill(rig: Rig) -> None:
     """Shells write their history on it, editors what was not saved."""
     run_id = session(
-        rig, "1", "bash", "-c", "trap 'echo hung up; exit 3' HUP; trap '' TERM; echo ready; while :; do sleep 0.1; done"
+        rig, "1", "bash", "-c", "trap 'echo hung up; exit 3' HUP; trap '' TERM; echo ready; sleep 1000 & wait"
     )
     rig.says("1", "ready")
     rig.preempt(run_id, grace=2_000)

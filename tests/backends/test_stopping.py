@@ -195,15 +195,17 @@ def test_a_stop_that_cannot_be_written_is_refused(rig: Rig, monkeypatch: pytest.
 # --- time limit ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_time_limit_is_kept_without_the_service(rig: Rig) -> None:
-    run_id = rig.start("1", *escaping(), time_limit=700, grace=300)
+    """The limit leaves a slow machine some seconds in which the program comes to ignore its notice."""
+    run_id = rig.start("1", *escaping(), time_limit=4_000, grace=300)
     rig.started(run_id)
     rig.backend.close()
     word = rig.last_word(run_id)
     rig.restart()
     end = rig.ended(run_id)
     assert (end.outcome, end.exit_code, end.at) == (Outcome.TIMEOUT, 137, word["ended_at"])
-    assert end.at - rig.started(run_id).at >= 1000
+    assert end.at - rig.started(run_id).at >= 4_300
     assert not [pid for pid in pids(rig, "1") if alive(pid)]
 
 
@@ -211,11 +213,12 @@ def test_a_run_within_its_limit_is_left_alone(rig: Rig) -> None:
     assert rig.run("1", "sh", "-c", "sleep 0.3", time_limit=60_000).outcome is Outcome.COMPLETED
 
 
+@pytest.mark.slow
 def test_a_notice_of_ones_own_comes_before_the_time_limit(rig: Rig) -> None:
-    program = SAVES.format(signal="SIGUSR1", code=0)
-    end = rig.run("1", sys.executable, "-c", program, signal="USR1", time_limit=2_000, grace=1_000)
+    end = rig.run("1", "sh", "-c", "trap 'exit 0' USR1; sleep 1000 & wait", signal="USR1", time_limit=8_000,
+                  grace=4_000)  # fmt: skip
     assert end.outcome is Outcome.TIMEOUT and end.exit_code == 0
-    assert end.at - rig.started(RunId("1.1")).at < 2_000
+    assert 4_000 <= end.at - rig.started(RunId("1.1")).at < 8_000
 
 
 # --- the machine ---------------------------------------------------------------------------------------------------
@@ -230,9 +233,15 @@ def test_a_shim_that_is_told_to_go_takes_its_run_down_as_lost_with_the_node(rig:
 
 
 def test_a_run_that_a_shutdown_reaches_first_is_lost_with_the_node_too(rig: Rig) -> None:
+    """The shim looks when both have been told; how long it waits for its own word, test_keeper says."""
     run_id = rig.start("1", "sleep", "100")
     rig.started(run_id)
-    shim = rig.shim_pid(run_id)
-    os.kill(rig.file(run_id, rundir.STATUS)["pid"], signal.SIGTERM)
-    os.kill(shim, signal.SIGTERM)
+    shim, run = rig.shim_pid(run_id), rig.file(run_id, rundir.STATUS)["pid"]
+    os.kill(shim, signal.SIGSTOP)
+    try:
+        os.kill(run, signal.SIGTERM)
+        wait_for(lambda: not alive(run), "the end of the run")
+        os.kill(shim, signal.SIGTERM)
+    finally:
+        os.kill(shim, signal.SIGCONT)
     assert rig.ended(run_id).outcome is Outcome.NODE_FAIL

@@ -115,8 +115,8 @@ def test_a_script_and_a_session_of_theirs(shared: Rig) -> None:
 
 @needs_root
 def test_they_are_stopped_like_any_other(shared: Rig) -> None:
-    run_id = theirs(shared, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
-    shared.started(run_id)
+    run_id = theirs(shared, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done")
+    shared.says("1", "ready")
     shared.preempt(run_id, grace=100)
     assert shared.ended(run_id).exit_code == 137
 
