@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 class Terminal:

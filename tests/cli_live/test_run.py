@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,10 +16,10 @@ import pytest
 from mirab.cli.following import changes
 from mirab.cli.foreground import Notices
 from tests.cli.conftest import Mirab
-from tests.cli.signals import HEARING
+from tests.cli.signals import HEARING, PATIENT, hear
 from tests.cli_live.double import Answer, Asked, Double, job
 
-PATIENCE_S = 30
+PATIENCE_S = 180
 
 
 class Playing:
@@ -27,7 +27,7 @@ class Playing:
 
     def __init__(self, double: Double, *, state: str = "RUNNING", code: int = 0) -> None:
         self.double, self.code = double, code
-        self.over, self.seen = threading.Event(), threading.Event()
+        self.over = threading.Event()
         self.state = state
         self.cancelled = False
         double.special = self.answer
@@ -53,7 +53,6 @@ class Playing:
             self.over.wait(1)
             return Answer(self.job)
         if asked.path == "/jobs/7":
-            self.seen.set()
             return Answer(self.job)
         return None
 
@@ -92,57 +91,70 @@ def test_arrays_and_nothing_are_refused(mirab: Mirab, double: Double) -> None:
     assert double.asked == []
 
 
-def pressed(double: Double, playing: Playing, *presses: int) -> tuple[int, str]:
-    """`mirab run` in a terminal's place, told to go as often as said; code and standard error."""
+@contextmanager
+def foreground(double: Double, playing: Playing, program: list[str] = HEARING) -> Iterator[subprocess.Popen[str]]:
+    """`mirab run` in a terminal's place; it has shown the first output, so it hears signals."""
     child = subprocess.Popen(
-        [*HEARING, "run", "--", "train"], env={**os.environ, "MIRAB_SERVER": double.url},
+        [*program, "run", "--", "train"], env={**os.environ, "MIRAB_SERVER": double.url},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert child.stdout is not None
     try:
         assert child.stdout.readline() == "hello\n"
-        assert playing.seen.wait(PATIENCE_S)
-        time.sleep(0.2)
-        for number in presses:
-            child.send_signal(number)
-            time.sleep(0.3)
-        _, talk = child.communicate(timeout=PATIENCE_S)
+        yield child
     finally:
         child.kill()
         playing.over.set()
-    return child.returncode, talk
+        child.communicate()
+
+
+def left(child: subprocess.Popen[str]) -> str:
+    """The rest of what it says, when it has ended."""
+    return child.communicate(timeout=PATIENCE_S)[1]
 
 
 @pytest.mark.slow
 def test_one_ctrl_c_while_it_runs_only_says_what_two_would_do(double: Double) -> None:
     playing = Playing(double)
-    threading.Timer(2.0, playing.over.set).start()
-    code, talk = pressed(double, playing, signal.SIGINT)
-    assert (code, playing.cancelled) == (0, False)
-    assert "Ctrl-C again within 2 s cancels it" in talk
+    with foreground(double, playing) as child:
+        hear(child, "Job 7 runs on n0")
+        child.send_signal(signal.SIGINT)
+        hear(child, "Ctrl-C again within 2 s cancels it")
+        playing.over.set()
+        left(child)
+    assert (child.returncode, playing.cancelled) == (0, False)
 
 
 @pytest.mark.slow
 def test_two_cancel_it(double: Double) -> None:
     playing = Playing(double, code=143)
-    code, talk = pressed(double, playing, signal.SIGINT, signal.SIGINT)
-    assert (code, playing.cancelled) == (130, True)
+    with foreground(double, playing, PATIENT) as child:
+        hear(child, "Job 7 runs on n0")
+        child.send_signal(signal.SIGINT)
+        hear(child, "Ctrl-C again")
+        child.send_signal(signal.SIGINT)
+        talk = left(child)
+    assert (child.returncode, playing.cancelled) == (130, True)
     assert "Job 7 ended: CANCELLED" in talk
 
 
 @pytest.mark.slow
 def test_one_is_enough_while_it_waits(double: Double) -> None:
     playing = Playing(double, state="PENDING")
-    code, talk = pressed(double, playing, signal.SIGINT)
-    assert (code, playing.cancelled) == (130, True)
+    with foreground(double, playing) as child:
+        child.send_signal(signal.SIGINT)
+        talk = left(child)
+    assert (child.returncode, playing.cancelled) == (130, True)
     assert "Cancelling job 7" in talk
 
 
 @pytest.mark.slow
 def test_being_told_to_go_cancels_it(double: Double) -> None:
     playing = Playing(double)
-    code, _ = pressed(double, playing, signal.SIGTERM)
-    assert (code, playing.cancelled) == (128 + signal.SIGTERM, True)
+    with foreground(double, playing) as child:
+        child.send_signal(signal.SIGTERM)
+        left(child)
+    assert (child.returncode, playing.cancelled) == (128 + signal.SIGTERM, True)
 
 
 def test_what_is_said_when_a_job_changes() -> None:

@@ -22,7 +22,7 @@ TWICE_S = 2.0
 """Within this time a second Ctrl-C counts as one of a pair."""
 PATIENT_S = 0.5
 """A job that starts within this time is not said to wait."""
-LAST_WORDS_S = 1.0
+LAST_WORDS_S = 5.0
 """How long the end waits for what is still to be said."""
 GOING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
