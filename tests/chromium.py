@@ -15,6 +15,25 @@ ARGUMENTS = (
 )  # fmt: skip
 
 
+def violations(page: Any) -> list[tuple[str, str]]:
+    """What axe-core finds (names, roles, landmarks, headings, contrast of 4.5 to 1): rule and element of each."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    return [(each["id"], each["nodes"][0]["html"][:200]) for each in axe.run(page).response["violations"]]
+
+
+def cut_off(page: Any, besides: str) -> list[str]:
+    """Texts that do not fit where they stand and whose whole no title tells; `besides`: where that may be, as CSS."""
+    found: list[str] = page.evaluate(
+        """besides => [...document.querySelectorAll('main *')]
+        .filter(each => each.clientWidth && each.scrollWidth > each.clientWidth + 1)
+        .filter(each => getComputedStyle(each).overflowX === 'hidden' && each.textContent.trim())
+        .filter(each => !each.title && !each.closest(besides))
+        .map(each => each.textContent.trim().slice(0, 60))""",
+        besides,
+    )
+    return found
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, headless. Tests that ask for it are skipped where there is none."""

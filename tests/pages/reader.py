@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.api.stage import Stage
+from tests.chromium import violations
 
 PICTURES = Path("out/pages")
 PATIENCE = 30_000
@@ -62,13 +61,11 @@ class Reader:
             addresses: path by name of the page.
             picture: the file's name, with ``{}`` for that of the page.
         """
-        axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
         PICTURES.mkdir(parents=True, exist_ok=True)
         width = self.page.viewport_size["width"]
         for name, address in addresses.items():
             page = self.open(address)
             page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-            found = axe.run(page).response["violations"]
-            assert [(name, each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+            assert violations(page) == [], name
             page.screenshot(path=str(PICTURES / f"{picture.format(name)}.png"), full_page=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.api.stage import Stage
-from tests.chromium import CHROMIUM
+from tests.chromium import CHROMIUM, cut_off, violations
 from tests.pages.reader import PICTURES, Reader
 
 ADDRESSES = {
@@ -45,19 +45,17 @@ def test_nothing_breaks_sticks_out_or_shuts_anybody_out(browser: Any, served: St
 
 def test_axe_sees_what_is_broken(browser: Any, served: Stage) -> None:
     """A check that finds nothing anywhere would be none: faults that are put into a page are found."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     with Reader(browser, served) as reader:
         page = reader.open("/queue")
         page.evaluate("document.querySelector('main').insertAdjacentHTML('beforeend', '<button></button><input>')")
-        assert {each["id"] for each in axe.run(page).response["violations"]} >= {"button-name", "label"}
+        assert {rule for rule, _ in violations(page)} >= {"button-name", "label"}
 
 
 def test_the_form_of_the_login_is_for_everybody_too(browser: Any, served: Stage) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     for scheme in ("light", "dark"):
         with Reader(browser, served, None, 390, color_scheme=scheme) as reader:
             page = reader.open("/queue")
-            assert axe.run(page).response["violations"] == []
+            assert violations(page) == []
             page.screenshot(path=str(PICTURES / f"live-login-390-{scheme}.png"))
             assert reader.complaints == []
 
@@ -77,14 +75,7 @@ def test_everything_is_told_without_colour(browser: Any, served: Stage) -> None:
 def test_long_words_are_cut_only_where_their_whole_is_told(reader: Reader) -> None:
     for address in ADDRESSES.values():
         page = reader.open(address)
-        cut = page.evaluate(
-            """[...document.querySelectorAll('main *')]
-            .filter(each => each.clientWidth && each.scrollWidth > each.clientWidth + 1)
-            .filter(each => getComputedStyle(each).overflowX === 'hidden' && each.textContent.trim())
-            .filter(each => !each.closest('[title]') && !each.closest('.unseen, svg, thead'))
-            .map(each => each.textContent.trim().slice(0, 60))"""
-        )
-        assert cut == [], address
+        assert cut_off(page, "[title], .unseen, svg, thead") == [], address
 
 
 # --- logging in ------------------------------------------------------------------------------------------------------

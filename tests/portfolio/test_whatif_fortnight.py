@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.api.stage import Stage
-from tests.chromium import CHROMIUM
+from tests.chromium import CHROMIUM, violations
 from tests.pages.reader import PICTURES, Reader
 from tests.portfolio.conftest import Mirab
 from tests.portfolio.fortnight import DAYS, lived_through
@@ -48,7 +48,6 @@ def row(page: Any, table: str, account: str) -> dict[str, str]:
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_noise_is_called_noise_and_a_difference_is_not(browser: Any, served: Stage, width: int, scheme: str) -> None:
     """llm gives 15 points to robots; vision, whose share stays, has other waits by luck alone."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     PICTURES.mkdir(parents=True, exist_ok=True)
     with Reader(browser, served, "adm", width=width, color_scheme=scheme, has_touch=width < 400) as reader:
         page = reader.open("/whatif")
@@ -72,8 +71,7 @@ def test_noise_is_called_noise_and_a_difference_is_not(browser: Any, served: Sta
         assert page.locator("table.differences tr[data-key='vision/image'] svg.difference.noise .luck").count() == 1
         assert page.locator("table.whatif tr").count() == 1 + 1 + 4, "nobody is shown who has neither share nor work"
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        found = axe.run(page).response["violations"]
-        assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+        assert violations(page) == []
         page.screenshot(path=str(PICTURES / f"live-whatif-fortnight-{width}-{scheme}.png"), full_page=True)
         page.evaluate("document.documentElement.style.filter = 'grayscale(1)'")
         page.screenshot(path=str(PICTURES / f"live-whatif-fortnight-{width}-{scheme}-grey.png"), full_page=True)
