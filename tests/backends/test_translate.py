@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mirab.backends.local.folders import login_of
 from mirab.backends.local.processes import shell_code, signal_number
-from mirab.backends.local.translate import Login, attempt_of, harmless, output_file, why_stopped
+from mirab.backends.local.translate import Login, harmless, output_file, read_run_id, why_stopped
 from mirab.model.reasons import DrainedFrom, PreemptedFor, ReservationBegins, StartTimedOut
 from mirab.model.records import JobSpec
 from mirab.model.units import AccountPath, RunId, WorkloadId
@@ -61,11 +61,11 @@ def test_no_value_holds_what_has_a_meaning_in_a_path(value: str) -> None:
 @pytest.mark.parametrize("run_id", ["", "1", "../x.1", "a/b.1", "1.x", "1.-1", ".1", "x" * 65 + ".1", "1\n.1"])
 def test_what_is_no_run_id(run_id: str) -> None:
     with pytest.raises(ValueError, match="no run id"):
-        attempt_of(RunId(run_id))
+        read_run_id(RunId(run_id))
 
 
 def test_a_run_id() -> None:
-    assert attempt_of(RunId("12_3.4")) == ("12_3", 4)
+    assert read_run_id(RunId("12_3.4")) == ("12_3", 4)
 
 
 @pytest.mark.parametrize("workload", ["../evil", "", "a/b", "x" * 65])

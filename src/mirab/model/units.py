@@ -94,6 +94,16 @@ def exact_duration(span: Duration) -> str:
     return f"{span}ms" if span else "0"
 
 
+def workload_of(run_id: str) -> WorkloadId:
+    """The workload of a run: ``12_3`` of ``12_3.2``."""
+    return WorkloadId(run_id.rpartition(".")[0])
+
+
+def attempt_of(run_id: str) -> int:
+    """Which attempt of its workload a run is, from 1 on: 2 of ``12_3.2``."""
+    return int(run_id.rpartition(".")[2])
+
+
 def parse_share(text: str) -> int:
     """A share such as ``12.5%`` in parts of `WHOLE`.
 

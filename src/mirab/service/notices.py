@@ -20,7 +20,7 @@ import structlog
 from mirab.model.accounts import ledger_path, plain
 from mirab.model.events import Event
 from mirab.model.plans import CallHuman, Plan, Preempt, Start
-from mirab.model.units import DAY, SECOND, Instant, WorkloadId
+from mirab.model.units import DAY, SECOND, Instant, WorkloadId, workload_of
 from mirab.service.courier import Courier, Notice
 from mirab.study import words
 from mirab.study.formats import Names, percent
@@ -80,7 +80,7 @@ class Notices:
                 self._tell(told(self, action, plan.at))
 
     def _preempted(self, action: Preempt, at: Instant) -> Notice:
-        job = str(action.run_id.rpartition(".")[0])
+        job = workload_of(action.run_id)
         account, user, name = self._whose(job)
         why = words.fact(action.reason, Names(0, zone=UTC))
         text = f"Job {job}{name} of {user} for {account} is being stopped and goes back to the queue: {why}."
@@ -93,7 +93,7 @@ class Notices:
         return Notice(at, "resumed", job, text, account, user)
 
     def _human(self, action: CallHuman, at: Instant) -> Notice:
-        job = str(action.run_id.rpartition(".")[0])
+        job = workload_of(action.run_id)
         account, user, name = self._whose(job)
         text = f"Node {action.node} needs a human: {action.why} (job {job}{name} of {user}, run {action.run_id})."
         return Notice(at, "needs-human", str(action.node), text, account, user)

@@ -15,7 +15,7 @@ from mirab.model.plans import Plan
 from mirab.model.policy import Policy
 from mirab.model.records import JobRow, JobSpec, JobState, RunRow
 from mirab.model.resources import Allocation, Cluster, nodes_of
-from mirab.model.units import FOREVER, Duration, Instant, NodeName, RunId, WorkloadId
+from mirab.model.units import FOREVER, Duration, Instant, NodeName, RunId, WorkloadId, attempt_of, workload_of
 from mirab.model.workloads import Workload
 
 CANCEL, REQUEUE = "cancel", "requeue"
@@ -73,14 +73,6 @@ class Changes:
     mentions: dict[str, None] = field(default_factory=dict)
     cluster: Cluster | None = None
     policy: Policy | None = None
-
-
-def workload_of(run_id: RunId) -> WorkloadId:
-    return WorkloadId(run_id.rpartition(".")[0])
-
-
-def attempt_of(run_id: RunId) -> int:
-    return int(run_id.rpartition(".")[2])
 
 
 class JobBook:

@@ -27,8 +27,8 @@ from mirab.model.units import (
     Duration,
     Instant,
     RunId,
-    WorkloadId,
     format_duration,
+    workload_of,
 )
 from mirab.model.workloads import Arrival
 from mirab.study.days import days_of
@@ -88,8 +88,8 @@ class Evidence:
 
     def _ended(self, fact: RunEnded) -> None:
         since = self._since.pop(fact.run_id, None)
-        name = fact.run_id.rpartition(".")[0]
-        kind = self._kinds.get(WorkloadId(name))
+        workload_id = workload_of(fact.run_id)
+        kind = self._kinds.get(workload_id)
         if since is None or kind is None:
             return
         preempted, failed = fact.outcome is Outcome.PREEMPTED, fact.outcome is Outcome.NODE_FAIL
@@ -98,9 +98,9 @@ class Evidence:
             stops.preempted += preempted
             stops.failed += failed
         if preempted:
-            before = self._stopped.get(name)
+            before = self._stopped.get(workload_id)
             self.again += before is not None and fact.at - before <= DAY
-            self._stopped[name] = fact.at
+            self._stopped[workload_id] = fact.at
 
 
 def kind_of(arrival: Arrival, asks: Asks) -> str:

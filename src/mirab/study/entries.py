@@ -11,7 +11,7 @@ from mirab.model import events as facts_of
 from mirab.model.events import Event
 from mirab.model.plans import Plan, Reject, Start
 from mirab.model.resources import Allocation, Cluster
-from mirab.model.units import HOUR, UNIT, AccountPath, Duration, Instant, RunId, UserName, WorkloadId
+from mirab.model.units import HOUR, UNIT, AccountPath, Duration, Instant, RunId, UserName, WorkloadId, workload_of
 from mirab.model.workloads import Workload
 
 
@@ -61,7 +61,7 @@ class Entries:
         self._live[fact.workload.id] = fact.workload
 
     def _started(self, fact: facts_of.RunStarted) -> None:
-        start = self._planned.pop(WorkloadId(fact.run_id.rpartition(".")[0]), None)
+        start = self._planned.pop(workload_of(fact.run_id), None)
         if start is not None:
             self._begin(start.run_id, start.workload_id, start.allocation, start.min_runtime, fact.at)
 
@@ -83,7 +83,7 @@ class Entries:
             self._forget(fact.workload_id)
 
     def _ended(self, fact: facts_of.RunEnded) -> None:
-        workload_id = WorkloadId(fact.run_id.rpartition(".")[0])
+        workload_id = workload_of(fact.run_id)
         self._close(workload_id, fact.at)
         workload = self._live.get(workload_id)
         if workload is not None and not facts_of.goes_back(fact.outcome, workload.resume):

@@ -14,7 +14,19 @@ from mirab.model import events as facts_of
 from mirab.model.events import Event, Outcome, goes_back
 from mirab.model.plans import Plan, Reject, Repair
 from mirab.model.resources import Cluster
-from mirab.model.units import DAY, HOUR, SECOND, Duration, Instant, NodeName, RunId, UserName, WorkloadId
+from mirab.model.units import (
+    DAY,
+    HOUR,
+    SECOND,
+    Duration,
+    Instant,
+    NodeName,
+    RunId,
+    UserName,
+    WorkloadId,
+    attempt_of,
+    workload_of,
+)
 from mirab.model.workloads import Workload
 from mirab.study.demand import Asks
 from mirab.study.lifetimes import Lifetimes
@@ -98,7 +110,7 @@ class History:
                 self.patience.add(fact.at - job.workload.submitted_at)
 
     def _run_started(self, fact: facts_of.RunStarted) -> None:
-        self._begins(WorkloadId(fact.run_id.rpartition(".")[0]), fact.run_id, fact.at)
+        self._begins(workload_of(fact.run_id), fact.run_id, fact.at)
 
     def _run_adopted(self, fact: facts_of.RunAdopted) -> None:
         self._begins(fact.workload_id, fact.run_id, fact.started_at)
@@ -107,13 +119,13 @@ class History:
         job = self._jobs.get(workload)
         if job is None:
             return
-        job.started_at, job.attempt = at, int(run_id.rpartition(".")[2])
+        job.started_at, job.attempt = at, attempt_of(run_id)
         if job.waits:
             job.waits = False
             self.patience.add(max(0, at - job.workload.submitted_at), ended=False)
 
     def _run_ended(self, fact: facts_of.RunEnded) -> None:
-        job = self._jobs.get(WorkloadId(fact.run_id.rpartition(".")[0]))
+        job = self._jobs.get(workload_of(fact.run_id))
         if job is None:
             return
         if job.started_at is not None:

@@ -15,7 +15,18 @@ from mirab.model.plans import Plan, Reject
 from mirab.model.policy import Exemption, Reservation
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
-from mirab.model.units import HOUR, SECOND, AccountPath, Duration, Instant, NodeName, RunId, UserName, WorkloadId
+from mirab.model.units import (
+    HOUR,
+    SECOND,
+    AccountPath,
+    Duration,
+    Instant,
+    NodeName,
+    RunId,
+    UserName,
+    WorkloadId,
+    workload_of,
+)
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
 from mirab.study.formats import plural
 
@@ -121,7 +132,7 @@ class PastWork:
         self._lengths.setdefault(job.workload.account, []).append(job.saved)
 
     def _of(self, run_id: RunId) -> _Job | None:
-        return self._jobs.get(WorkloadId(run_id.rpartition(".")[0]))
+        return self._jobs.get(workload_of(run_id))
 
     def _fell_sick(self, fact: facts_of.NodeDegraded | facts_of.NodeDown) -> None:
         self._sick.setdefault(fact.node, fact)

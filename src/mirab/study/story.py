@@ -19,12 +19,12 @@ from mirab.model.accounts import ledger_of, ledger_path, plain
 from mirab.model.codec import decode
 from mirab.model.events import Outcome, goes_back
 from mirab.model.resources import Allocation, Cluster, Pool, Shape
-from mirab.model.units import SECOND, Instant
+from mirab.model.units import SECOND, Instant, workload_of
 from mirab.model.workloads import Workload
 from mirab.study import words
 from mirab.study.formats import Names
 from mirab.study.journalfile import Header, cycles, facts_mentioning, is_cut_short, read_header
-from mirab.study.storybooks import Json, Others, Wait, ledgers_by_pool, node_ranges, seconds, workload_of
+from mirab.study.storybooks import Json, Others, Wait, ledgers_by_pool, node_ranges, seconds
 from mirab.study.storytext import tell
 
 _ADOPTED: Json = {"reason": {"type": "RunAdopted"}, "fact": words.ADOPTED, "advice": ""}

@@ -10,7 +10,7 @@ from mirab.model.codec import decode, encode
 from mirab.model.events import REQUEUED, Outcome, goes_back
 from mirab.model.nodelists import compress
 from mirab.model.resources import Allocation, Cluster, nodes_of
-from mirab.model.units import SECOND, Instant
+from mirab.model.units import SECOND, Instant, attempt_of, workload_of
 from mirab.model.workloads import Workload
 
 Json: TypeAlias = dict[str, Any]
@@ -18,11 +18,6 @@ Json: TypeAlias = dict[str, Any]
 
 def seconds(instant: Instant | None) -> float | None:
     return None if instant is None else instant / SECOND
-
-
-def workload_of(run_id: str) -> str:
-    """Runs are named ``workload.attempt``."""
-    return run_id.rpartition(".")[0]
 
 
 def ledgers_by_pool(budgets: Budgets, cluster: Cluster) -> list[str]:
@@ -75,10 +70,10 @@ class Others:
         self.ahead -= theirs is not None and theirs < self._ours
 
     def ended(self, run_id: str, outcome: Outcome) -> None:
-        workload_id, attempt = workload_of(run_id), run_id.rpartition(".")[2]
+        workload_id = workload_of(run_id)
         mate = self._mates.get(workload_id)
         if mate is not None and goes_back(outcome, mate.resume):
-            self._joined_queue(workload_id, rank(mate, int(attempt) + 1))
+            self._joined_queue(workload_id, rank(mate, attempt_of(run_id) + 1))
         elif mate is not None or outcome not in REQUEUED:
             self.gone(workload_id)
 

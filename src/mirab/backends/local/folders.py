@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from mirab.backends.local import rundir
 from mirab.backends.local.child import Identity
-from mirab.backends.local.translate import ID, Login, attempt_of
+from mirab.backends.local.translate import ID, Login, read_run_id
 from mirab.model.records import JobSpec
 from mirab.model.units import Instant, RunId, WorkloadId
 
@@ -34,7 +34,7 @@ class Folders:
         return str(self.root / rundir.DOORBELL)
 
     def run(self, run_id: RunId) -> str:
-        workload, attempt = attempt_of(run_id)
+        workload, attempt = read_run_id(run_id)
         return str(self.runs / workload / str(attempt))
 
     def state(self, workload_id: WorkloadId) -> Path:

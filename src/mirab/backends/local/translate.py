@@ -41,7 +41,7 @@ class Place:
     gpus: Mapping[NodeName, tuple[int, ...]]
 
 
-def attempt_of(run_id: RunId) -> tuple[WorkloadId, int]:
+def read_run_id(run_id: RunId) -> tuple[WorkloadId, int]:
     """Workload and number of the attempt out of a run's id.
 
     Raises:
@@ -88,7 +88,7 @@ def encodable(text: str) -> bool:
 
 def shim_spec(job: JobSpec, start: Start, place: Place, login: Login) -> dict[str, Any]:
     """All that the shim needs to know, as JSON values."""
-    _, attempt = attempt_of(start.run_id)
+    _, attempt = read_run_id(start.run_id)
     output = output_file(job.output or "mirab-%j.out", job, login)
     return {
         "run_id": start.run_id,
@@ -193,7 +193,7 @@ def environment(job: JobSpec, start: Start, place: Place, login: Login) -> dict[
 
 
 def own_variables(job: JobSpec, start: Start, place: Place) -> dict[str, str | None]:
-    _, attempt = attempt_of(start.run_id)
+    _, attempt = read_run_id(start.run_id)
     nodes = ",".join(place.nodes)
     gpus = ",".join(str(number) for number in place.gpus.get(place.nodes[0], ()))
     cpus = str(start.allocation.cpus_per_node or (0 if gpus else start.allocation.slots_per_node) or "")

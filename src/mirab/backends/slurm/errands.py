@@ -14,7 +14,7 @@ from mirab.backends.slurm import commands
 from mirab.backends.slurm.commands import Command
 from mirab.backends.slurm.records import SlurmJob
 from mirab.backends.slurm.runner import Runner
-from mirab.backends.slurm.seen import Seen, workload_of
+from mirab.backends.slurm.seen import Seen
 from mirab.backends.slurm.tracker import Tracker
 from mirab.model.events import (
     ActionRefused,
@@ -27,7 +27,7 @@ from mirab.model.events import (
     WorkloadReleased,
 )
 from mirab.model.plans import Action, CallHuman, Cancel, Drain, Preempt, Repair, Resume, Start
-from mirab.model.units import SECOND, Duration, Instant, RunId, WorkloadId
+from mirab.model.units import SECOND, Duration, Instant, RunId, WorkloadId, workload_of
 
 START_PATIENCE: Duration = 20 * SECOND
 """So long a job that was let go may stay in the queue of Slurm before it is taken back."""

@@ -9,7 +9,7 @@ from mirab.backends.slurm.contracts import Contract
 from mirab.backends.slurm.records import Booking, SlurmJob
 from mirab.model.events import Outcome
 from mirab.model.resources import Shape
-from mirab.model.units import SECOND, AccountPath, Instant, NodeName, RunId, UserName, WorkloadId
+from mirab.model.units import SECOND, AccountPath, Instant, NodeName, RunId, UserName, WorkloadId, attempt_of
 from mirab.model.workloads import Workload
 
 OUTCOMES = {
@@ -72,7 +72,7 @@ class Seen:
     returning: Instant | None = None
 
     def begins(self, run: RunId, job: SlurmJob, at: Instant) -> None:
-        self.run, self.attempt = run, int(run.rpartition(".")[2])
+        self.run, self.attempt = run, attempt_of(run)
         self.past = run
         self.begun, self.restarts = at, job.restarts
         self.expected, self.held, self.returning, self.hung, self.refused = None, "", None, "", ""
@@ -148,10 +148,6 @@ def unseen(job_id: str) -> SlurmJob:
 def job_of(workload_id: WorkloadId) -> str:
     """Slurm's id; `5r1` is job 5 as it came again after it had ended."""
     return workload_id.partition("r")[0]
-
-
-def workload_of(run_id: RunId) -> WorkloadId:
-    return WorkloadId(run_id.rpartition(".")[0])
 
 
 def workload_for(job: SlurmJob, workload_id: WorkloadId, account: AccountPath, contract: Contract) -> Workload:

@@ -17,13 +17,24 @@ from mirab.backends.slurm.seen import (
     job_of,
     unseen,
     workload_for,
-    workload_of,
 )
 from mirab.backends.slurm.waiting import Waiting
 from mirab.model import events as facts
 from mirab.model.events import Event, Outcome, goes_back
 from mirab.model.resources import Cluster
-from mirab.model.units import FOREVER, MINUTE, SECOND, AccountPath, Duration, Instant, NodeName, RunId, WorkloadId
+from mirab.model.units import (
+    FOREVER,
+    MINUTE,
+    SECOND,
+    AccountPath,
+    Duration,
+    Instant,
+    NodeName,
+    RunId,
+    WorkloadId,
+    attempt_of,
+    workload_of,
+)
 
 RETURNING = "it is being requeued"
 BOOKING_PATIENCE: Duration = 20 * SECOND
@@ -88,7 +99,7 @@ class Tracker:
         self._ended: dict[str, Instant] = {}
         for run_id, began in known.runs.items():
             seen = self._know(workload_of(run_id))
-            seen.run, seen.attempt, seen.begun = run_id, int(run_id.rpartition(".")[2]), began
+            seen.run, seen.attempt, seen.begun = run_id, attempt_of(run_id), began
         for run_id, where in known.expected.items():
             self._know(workload_of(run_id))
             self.released(workload_of(run_id), run_id, where, known.ordered.get(run_id, known.at))
@@ -326,7 +337,7 @@ class Tracker:
             return
         if seen.expected is not None:
             run_id = seen.gives_up()
-            seen.attempt = int(run_id.rpartition(".")[2])
+            seen.attempt = attempt_of(run_id)
             yield facts.RunEnded(started, run_id, Outcome.REQUEUED)
         given = self.nodes.places.allocation(job)
         if given is None:

@@ -12,7 +12,7 @@ from mirab.model import plans as plan_of
 from mirab.model.codec import encode
 from mirab.model.events import Event
 from mirab.model.plans import Plan
-from mirab.model.units import Instant, RunId
+from mirab.model.units import Instant, workload_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST: Instant = 253_402_300_799_000
@@ -112,10 +112,6 @@ def _about_job(what: str, at: str, subject: object) -> Told:
         if held is not None and held != "":
             data[name] = encode(held)
     return Told("job", data, job)
-
-
-def workload_of(run_id: RunId | str) -> str:
-    return run_id.rpartition(".")[0]
 
 
 def iso(at: Instant) -> str:

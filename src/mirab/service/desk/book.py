@@ -16,7 +16,7 @@ from mirab.model.events import ActionRefused, Event, RunEnded, WorkloadCancelled
 from mirab.model.plans import Plan, Reject
 from mirab.model.reasons import ArrayLimitReached, UnmetDependency
 from mirab.model.records import JobRow, JobSpec
-from mirab.model.units import RunId, WorkloadId
+from mirab.model.units import WorkloadId, workload_of
 from mirab.service.desk.arrays import array_of
 from mirab.service.desk.dependencies import Dependency
 from mirab.service.desk.holding import hold_of
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from mirab.store import Store
 
 PAGE = 1_000
-
-
-def workload_of(run_id: RunId) -> WorkloadId:
-    """``12_3`` of ``12_3.2``."""
-    return WorkloadId(run_id.rpartition(".")[0])
 
 
 def is_live(state: State, workload: WorkloadId) -> bool:

@@ -20,9 +20,9 @@ from mirab.model.events import (
     WorkloadReleased,
 )
 from mirab.model.reasons import ArrayLimitReached, DependencyNeverSatisfied, LaunchesFailed, UnmetDependency
-from mirab.model.units import Instant, WorkloadId
+from mirab.model.units import Instant, WorkloadId, workload_of
 from mirab.service.desk.arrays import array_of
-from mirab.service.desk.book import Book, Tasks, array_limited, workload_of
+from mirab.service.desk.book import Book, Tasks, array_limited
 from mirab.service.desk.dependencies import Met, Standing, standing
 from mirab.service.desk.holding import hold_of, written
 

@@ -14,7 +14,7 @@ from mirab.model import plans as plan_of
 from mirab.model.accounts import is_meant
 from mirab.model.codec import decode
 from mirab.model.resources import Cluster, nodes_of
-from mirab.model.units import FOREVER, SECOND, Instant
+from mirab.model.units import FOREVER, SECOND, Instant, workload_of
 from mirab.service.desk.holding import read
 from mirab.service.views.moments import iso
 from mirab.study import words
@@ -104,10 +104,10 @@ class Teller:
                 reason = words.sentence(action.reason, self.names)
                 return Line("starts", "start", f"{again} on {where}: {reason}", action.workload_id)
             case plan_of.Preempt():
-                return Line("stops", "stop", words.sentence(action.reason, self.names), _job_of(action.run_id))
+                return Line("stops", "stop", words.sentence(action.reason, self.names), workload_of(action.run_id))
             case plan_of.Cancel():
                 text = "is stopped and goes back to the queue" if action.requeue else "is stopped, as was asked for"
-                return Line("stops", "stop", text, _job_of(action.run_id))
+                return Line("stops", "stop", text, workload_of(action.run_id))
             case plan_of.Drain():
                 until = "when its runs have ended" if action.stop_at is None else self.until(action.stop_at)
                 text = f"drains{_because(action.cause)}: it is free {until}"
@@ -117,7 +117,7 @@ class Teller:
             case plan_of.Resume():
                 return Line("nodes", "resume", "takes work again: its drain is undone", node=action.node)
             case plan_of.CallHuman():
-                return Line("nodes", "person needed", action.why, _job_of(action.run_id), action.node)
+                return Line("nodes", "person needed", action.why, workload_of(action.run_id), action.node)
             case plan_of.Reject():
                 return Line("ends", "rejected", words.sentence(action.reason, self.names), action.workload_id)
 
@@ -137,10 +137,6 @@ class Teller:
 
     def until(self, at: Instant) -> str:
         return "at a time that nobody knows" if at >= FOREVER else f"by {self.names.at(at)}"
-
-
-def _job_of(run_id: str) -> str:
-    return str(run_id).rpartition(".")[0]
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:
@@ -184,7 +180,7 @@ def _ended(each: Any, _: Teller) -> Line:
     code = exit_words(each.exit_code) if each.outcome in (fact.Outcome.FAILED, fact.Outcome.LAUNCH_FAILED) else ""
     again = "has to be done again" if each.outcome in fact.REQUEUED else "was not saved"
     lost = f"; {span(each.lost / SECOND)} of work {again}" if each.lost and each.lost >= SECOND else ""
-    return Line("ends", each.outcome.value.lower().replace("_", " "), f"{word}{code}{lost}", _job_of(each.run_id))
+    return Line("ends", each.outcome.value.lower().replace("_", " "), f"{word}{code}{lost}", workload_of(each.run_id))
 
 
 def _exempted(each: Any, teller: Teller) -> Line:
@@ -207,18 +203,22 @@ _FACTS: Mapping[type, Callable[[Any, Teller], Line]] = MappingProxyType(
         fact.WorkloadHeld: _held,
         fact.WorkloadReleased: lambda each, _: Line("people", "released", "is in the queue again", each.workload_id),
         fact.RequeueRequested: lambda each, teller: Line("people", "requeue", _by(each, teller), each.workload_id),
-        fact.RunStarted: lambda each, _: Line("starts", "runs", "is running", _job_of(each.run_id)),
+        fact.RunStarted: lambda each, _: Line("starts", "runs", "is running", workload_of(each.run_id)),
         fact.RunAdopted: lambda each, _: Line("starts", "found", "was found running", each.workload_id),
-        fact.RunCheckpointed: lambda each, _: Line("starts", "checkpoint", "its work is safe", _job_of(each.run_id)),
-        fact.RunSuspended: lambda each, _: Line("stops", "suspended", "the engine suspended it", _job_of(each.run_id)),
-        fact.RunContinued: lambda each, _: Line("starts", "continued", "it goes on", _job_of(each.run_id)),
+        fact.RunCheckpointed: lambda each, _: Line(
+            "starts", "checkpoint", "its work is safe", workload_of(each.run_id)
+        ),
+        fact.RunSuspended: lambda each, _: Line(
+            "stops", "suspended", "the engine suspended it", workload_of(each.run_id)
+        ),
+        fact.RunContinued: lambda each, _: Line("starts", "continued", "it goes on", workload_of(each.run_id)),
         fact.RunEnded: _ended,
         fact.NodeDegraded: lambda each, _: Line("nodes", "degraded", f"is sick{_because(each.cause)}", node=each.node),
         fact.NodeDown: lambda each, _: Line("nodes", "down", f"is down{_because(each.cause)}", node=each.node),
         fact.NodeUp: lambda each, _: Line("nodes", "up", "is healthy", node=each.node),
         fact.ActionRefused: lambda each, _: Line(
             "stops" if each.action == "preempt" else "starts", "refused",
-            f"the engine refused to {each.action} it{_because(each.why)}", _job_of(each.run_id),
+            f"the engine refused to {each.action} it{_because(each.why)}", workload_of(each.run_id),
         ),
         fact.BudgetsChanged: lambda each, _: Line(
             "budgets", "budgets", f"changed by {each.author or 'nobody named'}{_because(each.reason)}"

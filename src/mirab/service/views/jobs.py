@@ -13,7 +13,7 @@ from mirab.model.codec import decode
 from mirab.model.reasons import BehindOwn, HoldReason, Reason
 from mirab.model.records import JobRow, JobState, RunRow
 from mirab.model.records import JobSpec as Spec
-from mirab.model.units import SECOND, Duration, Instant
+from mirab.model.units import SECOND, Duration, Instant, workload_of
 from mirab.service.desk.dependencies import Dependency, format_dependencies
 from mirab.service.desk.holding import hold_of, read
 from mirab.service.forms.jobs import Job, JobDetail, JobSpec, Run
@@ -204,7 +204,7 @@ def last_word(store: Store, row: JobRow, names: Names) -> str:
         return ""
     for _, facts, plan in store.decisions(limit=LOOK_BACK, mentioning=row.id):
         for said in (*reversed(json.loads(plan).get("actions", ())), *reversed(json.loads(facts))):
-            about = said.get("workload_id") or str(said.get("run_id", "")).rpartition(".")[0]
+            about = said.get("workload_id") or workload_of(said.get("run_id", ""))
             if about == row.id and said["type"] in wanted:
                 return _said(said, names)
     return ""

@@ -20,8 +20,7 @@ from mirab.core.runs import Run
 from mirab.core.state import State
 from mirab.model.events import Event, RunContinued, RunEnded, RunStarted
 from mirab.model.plans import Plan
-from mirab.model.units import HOUR, SECOND, Duration, Instant, RunId, WorkloadId
-from mirab.service.desk.book import workload_of
+from mirab.model.units import HOUR, SECOND, Duration, Instant, RunId, WorkloadId, workload_of
 from mirab.service.forms.machines import Squatter
 from mirab.service.views.moments import iso
 from mirab.study.formats import span
