@@ -217,6 +217,28 @@ def test_a_refusal_names_the_field_as_its_sender_knows_it(service: Stage) -> Non
 
 
 @pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "body: is missing"),
+        (b"[]", 'body: has to be an object, {"name": value}'),
+        (b"{", "body.1: is not JSON"),
+        (b'{"argv": "sleep"}', "argv: has to be a list, [...]"),
+        (b'{"argv": [1]}', "argv.0: has to be text, in quotes"),
+        (b'{"nodes": 1.5}', "nodes: has to be a whole number"),
+        (b'{"nodes": 0}', "nodes: has to be 1 or more"),
+        (b'{"nodes": 100001}', "nodes: has to be 100000 or less"),
+        (b'{"environment": {"A": null}}', "environment.A: has to be text, in quotes"),
+        (b'{"node": 1}', "node: there is no such field"),
+        (b'{"name": "' + b"x" * 257 + b'"}', "name: has more than 256 characters"),
+    ],
+)
+def test_a_refusal_is_in_plain_words(service: Stage, body: bytes, told: str) -> None:
+    with service.client("ada") as client:
+        answer = client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"}).json()
+    assert answer["detail"] == told
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         {"nodes": 0},

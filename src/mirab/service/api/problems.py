@@ -132,11 +132,39 @@ def _field(where: str) -> str:
     return name if place in ("body", "query", "path", "header") and name and not name.isdigit() else where
 
 
+_OBJECT, _WHOLE, _NUMBER = 'has to be an object, {{"name": value}}', "has to be a whole number", "has to be a number"
+_INSTANT = "has to be an instant, such as 2026-03-01T12:00:00Z"
+_WORDS = {
+    "extra_forbidden": "there is no such field",
+    "missing": "is missing",
+    "json_invalid": "is not JSON",
+    "string_pattern_mismatch": "is not written as it has to be: see /openapi.json",
+    "string_type": "has to be text, in quotes",
+    "string_unicode": "is not text that can be written as UTF-8",
+    "string_too_long": "has more than {max_length} characters",
+    "string_too_short": "has to have at least {min_length} characters",
+    "too_long": "has more than {max_length} entries",
+    "too_short": "has to have at least {min_length} entries",
+    "greater_than_equal": "has to be {ge} or more",
+    "greater_than": "has to be more than {gt}",
+    "less_than_equal": "has to be {le} or less",
+    "less_than": "has to be less than {lt}",
+    "literal_error": "has to be {expected}",
+    "list_type": "has to be a list, [...]",
+    "bool_type": "has to be true or false",
+    "bool_parsing": "has to be true or false",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _OBJECT),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), _WHOLE),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), _NUMBER),
+    **dict.fromkeys(("datetime_type", "datetime_parsing", "datetime_from_date_parsing"), _INSTANT),
+}
+"""Pydantic's kinds of errors -> what people are told; the names in braces are those of its context."""
+
+
 def _what(error: Mapping[str, Any]) -> str:
-    if error["type"] == "extra_forbidden":
-        return "there is no such field"
-    if error["type"] == "string_pattern_mismatch":
-        return "is not written as it has to be: see /openapi.json"
+    words = _WORDS.get(error["type"])
+    if words is not None:
+        return printable(words.format(**error.get("ctx", {})))
     return printable(str(error["msg"]).removeprefix("Value error, "))
 
 
