@@ -368,3 +368,16 @@ def test_a_long_reason_is_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("mirab.cli.show.terminal_width", lambda: 60)
     waits = {**job("7", why="it waits for others " * 10), "runs": [], "spec": None}
     assert max(len(line) for text in lines_of(waits) for line in text.splitlines()) <= 60
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"nodes": 1, "gpus_per_node": 4, "cpus_per_node": 8}, "1 node with 4 GPUs and 8 cores"),
+        ({"nodes": 2, "gpus_per_node": 1, "cpus_per_node": 0}, "2 nodes with 1 GPU each"),
+        ({"nodes": 3, "gpus_per_node": 0, "cpus_per_node": 16}, "3 nodes with 16 cores each"),
+    ],
+)
+def test_what_was_asked_for_names_only_what_was(asked: dict[str, Any], told: str) -> None:
+    lines = [line.split("  ")[-1] for line in lines_of({**job("7", **asked), "runs": [], "spec": None})]
+    assert any(line == told or line.startswith(f"{told}, time limit") for line in lines), lines

@@ -85,9 +85,11 @@ def _state(job: Job) -> str:
 
 
 def _asked(job: Job) -> str:
-    cores = f", {plural(job['cpus_per_node'], 'core')} each" if job["cpus_per_node"] else ""
+    parts = [("gpus_per_node", "GPU"), ("cpus_per_node", "core")]
+    held = " and ".join(plural(job[name], word) for name, word in parts if job[name])
+    each = " each" if held and job["nodes"] > 1 else ""
     limit = f", time limit {slurm_span(job['time_limit_s'])}" if job["time_limit_s"] is not None else ""
-    return f"{plural(job['nodes'], 'node')} with {plural(job['gpus_per_node'], 'GPU')} each{cores}{limit}"
+    return f"{plural(job['nodes'], 'node')}{held and ' with '}{held}{each}{limit}"
 
 
 def _contract(job: Job) -> str:

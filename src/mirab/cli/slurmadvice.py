@@ -8,6 +8,7 @@ from typing import Any
 
 from mirab.model.units import SECOND
 from mirab.service.advice import AGREED, LATER, NEVER, UNADVISED, Difference, Stop
+from mirab.study.formats import plural, span
 
 MEANS = {
     AGREED: "both started it at about the same time",
@@ -18,6 +19,7 @@ MEANS = {
 
 
 def as_values(starts: Sequence[Difference], stops: Sequence[Stop]) -> dict[str, Any]:
+    """For programs: each start and each stop."""
     return {
         "starts": [
             {
@@ -43,12 +45,14 @@ def _sooner(each: Difference) -> float | None:
 
 
 def as_table(starts: Sequence[Difference], stops: Sequence[Stop]) -> str:
+    """For people: how many of each kind, and the starts that mirab would have made sooner, the latest first."""
     counted = Counter(each.kind for each in starts)
-    lines = [f"{len(starts)} starts"]
+    lines = [plural(len(starts), "start")]
     lines += [f"{counted[kind]:8} {means}" for kind, means in MEANS.items()]
     lines.append(f"{sum(each.elsewhere for each in starts):8} of them on other nodes")
     late = sorted((each for each in starts if each.kind == LATER), key=lambda each: -(_sooner(each) or 0))
-    lines += [f"{each.workload_id:>8} would have begun {_sooner(each):.0f} s sooner" for each in late[:10]]
+    lines += [f"{each.workload_id:>8} would have begun {span(_sooner(each))} sooner" for each in late[:10]]
     gone = sum(each.ended_at is not None for each in stops)
-    lines.append(f"{len(stops)} runs that mirab would have stopped for others; {gone} of them have ended by themselves")
+    many = plural(len(stops), "run")
+    lines.append(f"{many} that mirab would have stopped for others; {gone} of them have ended by themselves")
     return "\n".join(lines)

@@ -32,7 +32,7 @@ from mirab.model.units import (
 )
 from mirab.model.workloads import Arrival
 from mirab.study.days import days_of
-from mirab.study.demand import CLASSES, Asks
+from mirab.study.demand import CLASSES, Asks, class_of
 from mirab.study.formats import plural
 from mirab.study.measures import Measures
 
@@ -105,8 +105,7 @@ class Evidence:
 
 def kind_of(arrival: Arrival, asks: Asks) -> str:
     """Its class, as in the report."""
-    workload = arrival.workload
-    return "session" if "session" in workload.label.lower() else asks.of(workload.shape).kind
+    return class_of(arrival.workload, asks.of(arrival.workload.shape))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.model.resources import Cluster, Shape
 from mirab.model.units import MINUTE, ChargeRate
+from mirab.model.workloads import Workload
 
 PoolSet = int
 """A set of pools: bit i stands for pool number i."""
@@ -97,6 +98,11 @@ def counted_pools(cluster: Cluster) -> tuple[int, ...]:
     """The pools whose slots occupancy, availability and loss are about: those with GPUs, or all if none has any."""
     with_gpus = tuple(number for number, pool in enumerate(cluster.pools) if pool.gpus_per_node)
     return with_gpus or tuple(range(len(cluster.pools)))
+
+
+def class_of(workload: Workload, ask: Ask) -> str:
+    """The class of a workload: that of its ask, but for sessions, which their label names."""
+    return "session" if "session" in workload.label.lower() else ask.kind
 
 
 def kind_of(shape: Shape, slots: int) -> str:

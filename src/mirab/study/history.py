@@ -28,7 +28,7 @@ from mirab.model.units import (
     workload_of,
 )
 from mirab.model.workloads import Workload
-from mirab.study.demand import Asks
+from mirab.study.demand import Asks, class_of
 from mirab.study.lifetimes import Lifetimes
 
 ENOUGH = 12
@@ -162,7 +162,7 @@ class History:
     # --- tell -------------------------------------------------------------------------------------------------------
     def kind_of(self, workload: Workload) -> str:
         """Its class, as in the report."""
-        return "session" if "session" in workload.label.lower() else self._asks.of(workload.shape).kind
+        return class_of(workload, self._asks.of(workload.shape))
 
     def saved(self, workload: WorkloadId) -> Duration:
         """Work of earlier attempts that need not be repeated."""

@@ -8,7 +8,7 @@ from mirab.model.plans import Start
 from mirab.model.reasons import Reserved
 from mirab.model.units import ChargeRate, Duration, Instant, RunId
 from mirab.model.workloads import Workload
-from mirab.study.demand import Ask
+from mirab.study.demand import Ask, class_of
 from mirab.study.owed import Leaf, ScaledCharge
 from mirab.study.repairs import Watch
 
@@ -34,7 +34,7 @@ class Job:
         self.workload = workload
         self.ask = ask
         self.leaf = leaf
-        self.kind = "session" if "session" in workload.label.lower() else ask.kind
+        self.kind = class_of(workload, ask)
         self.rate: ChargeRate = ask.rate
         self.slots = ask.waiting_slots
         self.waiting = False

@@ -121,7 +121,7 @@ class ExceptionCommands:
             raise invalid("say why: the reason stands beside the exception as long as it is remembered")
         _check_dates(case, now, self.longest)
         _check_account(case.account, state)
-        _CHECKS.get(case.kind, _nothing)(case, state)
+        _CHECKS.get(case.kind, _check_kind)(case, state)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
     def approve(self, who: Principal, case_id: str, why: str = "") -> Case:
@@ -308,7 +308,7 @@ def _check_account(account: str, state: State) -> None:
         raise invalid(f"account {account} is closed since {budget.closed}")
 
 
-def _nothing(case: Case, state: State) -> None:
+def _check_kind(case: Case, state: State) -> None:
     if case.kind not in KINDS:
         raise invalid(f"there is no exception of kind {case.kind!r}: there are {', '.join(KINDS)}")
 
