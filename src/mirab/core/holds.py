@@ -140,30 +140,33 @@ def _sooner(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> Hold | 
 
     None = there is none that is earlier by more than a review: a hold does not move for less.
     """
-    latest = hold.until - trial.policy.review
-    until = _known_until(trial, hold)
-    known = replace(hold, until=until) if until < latest else None
-    if trial.contract and trial.now < latest:
-        found = find(trial, queue, pending, prefer=hold.mask)
-        if isinstance(found, Hold):
-            moved = replace(found, granted_at=hold.granted_at)
-            until = max(found.until, _known_until(trial, moved))
-            if until < (latest if known is None else known.until):
-                return replace(moved, until=until)
+    before, known = hold.until - trial.policy.review, None
+    until = _known_until(trial, hold, before)
+    if until < before:
+        before, known = until, replace(hold, until=until)
+    earliest = trial.now + trial.policy.grace_max
+    if not trial.contract or before <= earliest or not _clear_by(trial, queue, pending, before):
+        return known
+    found = find(trial, queue, pending, prefer=hold.mask)
+    if isinstance(found, Hold):
+        until = max(found.until, _known_until(trial, found, before))
+        if until < before:
+            return replace(found, until=until, granted_at=hold.granted_at)
     return known
 
 
-def _known_until(trial: Trial, hold: Hold) -> Instant:
+def _known_until(trial: Trial, hold: Hold, before: Instant) -> Instant:
     """T as it looks now: runs that were to end by their limits may have ended long before.
 
-    Guests keep what they were told when they started on the held nodes.
+    Guests keep what they were told when they started on the held nodes. An instant not before `before` is only a bound.
     """
     until = trial.now + trial.policy.grace_max
     for run in trial.state.runs.values():
         if run.pool == hold.pool and run.mask & hold.mask:
-            grace = min(run.workload.shape.grace, trial.policy.grace_max)
-            gone_at = run.limit_at() if run.id in hold.spared else run.unprotected_at + grace
+            gone_at = run.limit_at() if run.id in hold.spared else run.unprotected_at + trial.notice(run)
             until = max(until, gone_at, run.guest_until if run.charged else 0)
+            if until >= before:
+                break
     return until
 
 
@@ -175,7 +178,7 @@ def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> N
             continue
         if run.stop_by is not None or run.id in trial.stopped:
             continue
-        at = max(hold.until - min(run.workload.shape.grace, trial.policy.grace_max), run.unprotected_at)
+        at = max(hold.until - trial.notice(run), run.unprotected_at)
         if trial.now < at:
             trial.wake(at)
         elif run.started_at is not None:
@@ -230,12 +233,7 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
     info, best_seen = queue.info, 0
     wanted, found = info.nodes, list[Hold]()
     for number, width in info.pairs:
-        among = trial.usable[number]
-        for entry in trial.kept[number]:
-            if entry.holder != pending.workload.id:
-                among = without(among, entry.mask)
-        for mask in trial.fresh[number]:
-            among = without(among, mask)
+        among = _left_to(trial, pending, number)
         seen = _within_horizon(trial, queue, number, among).bit_count()
         best_seen = max(best_seen, seen)
         if seen < wanted and width >= trial.banks[number].slots:
@@ -250,6 +248,41 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
     if not found:
         return NotEnoughClaimable(wanted, best_seen)
     return min(found, key=lambda hold: (hold.until, not hold.mask & prefer, hold.pool))
+
+
+def _left_to(trial: Trial, pending: Pending, number: int) -> NodeMask:
+    """The usable nodes of a pool that are kept for nobody else, and given to nobody in this decision."""
+    among = trial.usable[number]
+    for entry in trial.kept[number]:
+        if entry.holder != pending.workload.id:
+            among = without(among, entry.mask)
+    for mask in trial.fresh[number]:
+        among = without(among, mask)
+    return among
+
+
+def _clear_by(trial: Trial, queue: Queue, pending: Pending, before: Instant) -> bool:
+    """Whether `find` would come to a T before that instant: what it finds costs a look at every run, in order."""
+    before = min(before, trial.horizon() + 1)
+    return any(_clears(trial, queue, pending, pair, before) for pair in queue.info.pairs)
+
+
+def _clears(trial: Trial, queue: Queue, pending: Pending, pair: tuple[int, int], before: Instant) -> bool:
+    """Whether enough nodes of a pool stay without the runs that are still there at that instant."""
+    number, width = pair
+    wanted, whole = queue.info.nodes, width >= trial.banks[number].slots
+    open_ = _left_to(trial, pending, number)
+    if whole and _within_horizon(trial, queue, number, open_).bit_count() < wanted:
+        return False
+    may: dict[Account, bool] = {}
+    for run in trial.state.runs.values():
+        if run.pool != number or not run.mask & open_:
+            continue
+        if _gone_at(trial, queue, run, queue.info.stake, may)[0] >= before:
+            open_ = without(open_, _blocks(trial, run, number, width, whole))
+            if open_.bit_count() < wanted:
+                return False
+    return open_.bit_count() >= wanted
 
 
 def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) -> NodeMask:
@@ -283,8 +316,7 @@ def _gone_at(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account
     if run.stop_by is not None or run.id in trial.stopped:
         return (FOREVER if run.stuck else max(trial.now, run.stop_by or trial.now + trial.policy.grace_max)), True
     if trial.policy.preemption == "budget" and _may_stop(trial, queue, run, added, may):
-        grace = min(run.workload.shape.grace, trial.policy.grace_max)
-        return max(trial.now, run.unprotected_at) + grace, True
+        return max(trial.now, run.unprotected_at) + trial.notice(run), True
     limit_at = run.limit_at()
     return (limit_at if limit_at > trial.now else trial.now + trial.policy.review), False
 

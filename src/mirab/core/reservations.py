@@ -229,7 +229,7 @@ def _clear(trial: Trial, reservation: Reservation, hold: Hold) -> None:
             continue
         if run.stop_by is not None or run.id in trial.stopped or (trial.now > reservation.begin and not run.charged):
             continue
-        at = max(reservation.begin - min(run.workload.shape.grace, trial.policy.grace_max), run.unprotected_at)
+        at = max(reservation.begin - trial.notice(run), run.unprotected_at)
         if trial.now < at:
             trial.wake(at)
         elif run.started_at is not None:

@@ -21,6 +21,7 @@ class Run:
 
     Attributes:
         pool, mask, nodes, width: its `allocation` taken apart, since it is asked for most; `nodes`: how many.
+        grace, time_limit: those of its shape.
         rate: what it charges its account, in milli-units (0: prepaid by a reservation, or uncharged).
         charged_since: its account is charged for it from then on, if it is: no end that is told late lies before.
         requested_at: when it was decided; started_at: when it really ran (None: still starting, and protected).
@@ -39,10 +40,9 @@ class Run:
 
     __slots__ = (
         "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "charged_since",
-        "checkpoint_at", "committed_until", "excused_until", "guest_until", "id", "loose", "mask", "min_runtime",
-        "nodes", "pool", "protected_until", "rate", "recalled",
-        "requested_at", "reservation", "slots", "started_at", "stop_by", "stuck", "suspended_at", "user", "vouched",
-        "width", "workload",
+        "checkpoint_at", "committed_until", "excused_until", "grace", "guest_until", "id", "loose", "mask",
+        "min_runtime", "nodes", "pool", "protected_until", "rate", "recalled", "requested_at", "reservation", "slots",
+        "started_at", "stop_by", "stuck", "suspended_at", "time_limit", "user", "vouched", "width", "workload",
     )  # fmt: skip
 
     def __init__(self, run_id: RunId, workload: Workload, attempt: int, user: User, allocation: Allocation,
@@ -56,6 +56,7 @@ class Run:
         self.pool, self.mask, self.width = allocation.pool, allocation.mask, allocation.slots_per_node
         self.nodes = self.mask.bit_count()
         self.slots = self.nodes * self.width
+        self.grace, self.time_limit = workload.shape.grace, workload.shape.time_limit
         self.rate = rate
         self.min_runtime = min_runtime
         self.charged = rate > 0
@@ -104,10 +105,9 @@ class Run:
 
     def limit_at(self) -> Instant:
         """When its time limit ends it; `FOREVER` = no limit known."""
-        limit = self.workload.shape.time_limit
-        if limit is None:
+        if self.time_limit is None:
             return FOREVER
-        return (self.requested_at if self.started_at is None else self.started_at) + limit
+        return (self.requested_at if self.started_at is None else self.started_at) + self.time_limit
 
     def safe_at(self, now: Instant) -> Instant:
         """The last instant whose work is known to be kept: a confirmed checkpoint, or the end of the minimum.

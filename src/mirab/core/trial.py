@@ -140,14 +140,15 @@ class Trial(Standings):
 
     def stop(self, run: Run, reason: StopReason) -> Instant:
         """Tell the run to go; returns when it should be gone."""
-        return self._send_away(run, Preempt(run.id, self._notice(run), reason))
+        return self._send_away(run, Preempt(run.id, self.notice(run), reason))
 
     def cancel(self, run: Run) -> Instant:
         """Tell a run to go that its user does not want any more; returns when it should be gone."""
-        return self._send_away(run, Cancel(run.id, self._notice(run), requeue=not run.cancelled))
+        return self._send_away(run, Cancel(run.id, self.notice(run), requeue=not run.cancelled))
 
-    def _notice(self, run: Run) -> Duration:
-        return min(run.workload.shape.grace, self.policy.grace_max)
+    def notice(self, run: Run) -> Duration:
+        """How long before its end a run that is to go is told so."""
+        return min(run.grace, self.policy.grace_max)
 
     def _send_away(self, run: Run, action: Preempt | Cancel) -> Instant:
         self.actions.append(action)
