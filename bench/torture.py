@@ -204,7 +204,7 @@ def tortured(folder: Path, url: str, jobs: int, kills: int, crash: float, seed: 
         ended = torture.until_all_ended()
         assert torture.service is not None
         torture.service.process.terminate()
-        torture.service.process.wait(60)
+        torture.service.process.wait(PATIENCE)
         print(f"{len(torture.submitted)} jobs, {torture.kills} kills, {torture.self_kills} more between record and "
               f"apply; {', '.join(f'{count} {state}' for state, count in sorted(ended.items()))}")  # fmt: skip
         return judged(torture, ended)

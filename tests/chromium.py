@@ -34,6 +34,10 @@ def cut_off(page: Any, besides: str) -> list[str]:
     return found
 
 
+LAUNCH_MS = 180_000
+"""A net: beside everything else a browser may take its time to begin."""
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, headless. Tests that ask for it are skipped where there is none."""
@@ -41,6 +45,6 @@ def browser() -> Iterator[Any]:
         pytest.skip("no chromium here: apt-get install chromium")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS), timeout=LAUNCH_MS)
         yield browser
         browser.close()

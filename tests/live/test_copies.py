@@ -13,14 +13,16 @@ import pytest
 
 from mirab.cli.localservice import LocalService, begin, end, local_service
 from tests.live.test_serve import PATIENCE, submit, until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[LocalService]:
-    """So much waits that a look forward takes seconds."""
-    with local_service(tmp_path / "state", "--pretend-gpus", "1", "--listen", "127.0.0.1:0") as running:
+    """So much waits that a look forward takes seconds. Its address is one that nobody takes while it is away."""
+    address = f"127.0.0.1:{free_port()}"
+    with local_service(tmp_path / "state", "--pretend-gpus", "1", "--listen", address) as running:
         submit(running, "sleep 600", array="0-999")
         yield running
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,9 @@ from mirab.backends.local.leftovers import living
 from mirab.cli.client import new_key
 from mirab.cli.doctorlive import _answers
 from mirab.cli.localservice import LocalService, begin, end
+from tests.live.test_serve import PATIENCE, until
 from tests.live.test_trouble import readiness
 
-PATIENCE = 60.0
 pytestmark = pytest.mark.slow
 
 
@@ -34,13 +32,6 @@ def job(service: LocalService, number: str) -> dict[str, Any]:
     with service.client() as client:
         found: dict[str, Any] = client.get(f"/jobs/{number}")
         return found
-
-
-def until(happened: Callable[[], object]) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < give_up, "it did not happen"
-        time.sleep(0.05)
 
 
 def forget(folder: Path) -> None:
@@ -61,7 +52,7 @@ def test_a_new_ledger_gives_no_number_again_and_refuses_while_runs_of_another_go
         until(lambda: job(service, old)["state"] == "FAILED")
         going_on = submit(service, "sleep 600")
         shim_file = service.folder / "runs" / going_on / "1" / rundir.SHIM
-        until(shim_file.exists)
+        until(lambda: [run for run, _ in living(service.folder)] == [f"{going_on}.1"])
         service.kill()
         forget(service.folder)
         service = begin(service.folder, "--pretend-gpus", "8")
@@ -90,7 +81,8 @@ def lacks(service: LocalService) -> dict[str, str]:
 def test_a_ledger_that_is_removed_under_the_service_takes_no_job_until_it_is_back(tmp_path: Path) -> None:
     service = started(tmp_path / "state")
     try:
-        submit(service, "true")
+        first = submit(service, "true")
+        until(lambda: job(service, first)["state"] == "COMPLETED")
         ledger, aside = service.folder / "mirab.db", service.folder / "aside"
         assert readiness(service) == ""
         ledger.rename(aside)
@@ -103,7 +95,7 @@ def test_a_ledger_that_is_removed_under_the_service_takes_no_job_until_it_is_bac
             assert not ledger.exists(), "nobody makes an empty ledger in its place"
             aside.rename(ledger)
             number = answer.result(PATIENCE)
-        assert readiness(service) == ""
+        until(lambda: readiness(service) == "")  # what was known of the store counts for a second
         assert lacks(service) == {}
         until(lambda: job(service, number)["state"] == "FAILED")
         assert job(service, number)["exit_code"] == 3

@@ -9,8 +9,8 @@ from tests.api.stage import Stage
 from tests.chromium import violations
 
 PICTURES = Path("out/pages")
-PATIENCE = 30_000
-"""Milliseconds until a test gives up on what takes a few hundred."""
+PATIENCE = 180_000
+"""Milliseconds until a test gives up on what takes a few hundred, or some seconds where the service tries something."""
 
 
 class Reader:

@@ -17,7 +17,8 @@ from mirab.cli.address import Address
 from mirab.cli.client import Client
 from mirab.cli.exits import UnreachableError, UnusableError
 
-READY_S = 60.0
+READY_S = 180.0
+"""A net: one that does not start says so, or ends."""
 STOP_S = 15.0
 NOTICE_S = 10.0
 LOOK_S = 0.05

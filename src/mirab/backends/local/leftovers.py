@@ -26,6 +26,8 @@ def living(root: Path) -> Iterator[tuple[RunId, int]]:
     for workload in _names(runs):
         for attempt in _names(runs / workload):
             directory = str(runs / workload / attempt)
+            if os.path.exists(os.path.join(directory, rundir.EXIT)):
+                continue  # it is over; its shim is about to go
             pidfd = shim_pidfd(directory)
             if pidfd is None:
                 continue
