@@ -23,7 +23,7 @@ from mirab.model.events import (
     WorkloadSubmitted,
 )
 from mirab.model.plans import Plan
-from mirab.model.units import SECOND, Instant, WorkloadId
+from mirab.model.units import SECOND, Instant
 from mirab.service import loop
 from mirab.service.inbox import Build, Request
 from mirab.service.live import Entry, Live, UnavailableError, UnknownOutcomeError
@@ -364,12 +364,3 @@ def test_intents_are_what_has_no_outcome(service: Service) -> None:
         intents.take_in(facts, plan)
     assert list(intents.starts) == ["2.1"]
     assert service.live.intents.starts == intents.starts
-
-
-def test_a_fork_is_a_state_of_its_own(service: Service) -> None:
-    service.submit(1)
-    copy = service.live.fork()
-    assert copy.running.keys() == service.live.state.running.keys()
-    copy.fold(RunEnded(copy.now, service.live.state.running[WorkloadId("1")].id, Outcome.COMPLETED))
-    assert not copy.running
-    assert service.live.state.running

@@ -144,7 +144,7 @@ def _of_live(gates: Gates, given: dict[str, Any], sources: dict[str, tuple[str, 
         report: Report = client.get("/report", query, timeout=LIVE_S)
         sources["report"] = (f"live report of {client.address}", to_json(report).encode())
     if given["report_to"] is not None:
-        Path(given["report_to"]).write_bytes(sources["report"][1])
+        write_json(report, given["report_to"])
     return [Judged(report, findings(gates, report, _present(given, sources)))]
 
 

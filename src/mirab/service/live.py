@@ -20,7 +20,6 @@ from mirab.model.resources import Cluster
 from mirab.model.units import AccountPath, Instant
 from mirab.service.clock import LiveClock
 from mirab.service.inbox import Bell, Build, Entry, Inbox, UnavailableError, UnknownOutcomeError
-from mirab.service.snapshot import freeze, thaw
 from mirab.study.copies import Copies
 
 if TYPE_CHECKING:
@@ -178,14 +177,6 @@ class Live:
             Exception: what `build` raised.
         """
         return self.inbox.put(build, timeout)
-
-    def fork(self) -> State:
-        """An independent copy of the state, for dry runs and forecasts."""
-        with self.reading() as state:
-            frozen = freeze(state)
-        copy = thaw(frozen)
-        assert isinstance(copy, State)
-        return copy
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Be told the record number, facts and plan of each cycle, in the decider's thread, after it was recorded.

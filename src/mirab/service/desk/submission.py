@@ -114,15 +114,14 @@ def _notes(shape: Shape, account: AccountPath, state: State) -> list[str]:
     notes = []
     minimum = state.minimum_in_force(account, shape.min_runtime)
     if minimum < shape.min_runtime:
-        notes.append(_cut("its minimum", shape.min_runtime, minimum, "that {account} may declare", account))
+        notes.append(_cut("its minimum", shape.min_runtime, minimum, f"that {account} may declare"))
     if shape.grace > state.policy.grace_max:
-        notes.append(_cut("its notice before a stop", shape.grace, state.policy.grace_max, "there is", account))
+        notes.append(_cut("its notice before a stop", shape.grace, state.policy.grace_max, "there is"))
     return notes
 
 
-def _cut(what: str, asked: Duration, given: Duration, longest: str, account: AccountPath) -> str:
-    most = longest.format(account=account)
-    return f"{what} is cut from {format_duration(asked)} to {format_duration(given)}, the longest {most}"
+def _cut(what: str, asked: Duration, given: Duration, longest: str) -> str:
+    return f"{what} is cut from {format_duration(asked)} to {format_duration(given)}, the longest {longest}"
 
 
 # --- accounts -------------------------------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ def account_for(text: str, who: Principal, state: State) -> AccountPath:
             f"{account} is what {mine} has of pool {pool}: submit for {mine}, and name the type of GPU to be "
             "charged there"
         )
-    if is_closed(state, account) or (not state.is_open(account) and state.policy.unknown_accounts != "zero"):
+    if state.budgets.is_closed(account) or (not state.is_open(account) and state.policy.unknown_accounts != "zero"):
         raise _unknown(account, who, state)
     if not _is_path(account):
         raise invalid(f"{account!r} is not an account: write program/project")
@@ -147,13 +146,6 @@ def account_for(text: str, who: Principal, state: State) -> AccountPath:
         yours = ", ".join(_accounts_of(who)) or "none"
         raise denied(f"{who.user} may not submit for {account} (may for: {yours}): ask its manager for access")
     return account
-
-
-def is_closed(state: State, account: AccountPath) -> bool:
-    """Whether the budgets say of it, or of an account above it, that it takes no new work."""
-    names = account.split("/")
-    above = (state.budgets.find("/".join(names[: depth + 1])) for depth in range(len(names)))
-    return any(budget is not None and budget.closed for budget in above)
 
 
 def _is_path(account: str) -> bool:
@@ -176,7 +168,7 @@ def _only_account(who: Principal, state: State) -> str:
 
 
 def _unknown(account: AccountPath, who: Principal, state: State) -> DeskError:
-    known = [str(path) for path in state.open_accounts if not is_closed(state, path)]
+    known = [str(path) for path in state.open_accounts if not state.budgets.is_closed(path)]
     close = get_close_matches(account, [path for path in known if who.may("job.submit", path)], 1, 0.5)
     close = close or get_close_matches(account, known, 1, 0.5)
     heir = state.heirs.get(account)
