@@ -101,6 +101,16 @@ def fitting(text: str, width: int) -> str:
     return text
 
 
+def paragraph(text: str, lead: str = "") -> list[str]:
+    """The lines of a sentence behind a lead, as wide as the terminal or `USUAL_WIDTH`; all but the first are indented."""
+    import textwrap
+
+    return textwrap.wrap(
+        printable(text), terminal_width() or USUAL_WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead),
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
 def wrapped(text: str, width: int, indent: str) -> str:
     """A sentence below a row, on as many lines as it needs."""
     import textwrap

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,14 +9,13 @@ import click
 
 from mirab.cli.client import Client, at
 from mirab.cli.connection import JSON_OPTION, connected
-from mirab.cli.grid import Column, table, terminal_width
+from mirab.cli.grid import Column, paragraph, table, terminal_width
 from mirab.cli.jobs import jobs_of, parse_ids
 from mirab.cli.output import emit, say, to_json
 from mirab.cli.submitting import Flags, Work, request_of, submit_options
-from mirab.study.formats import count, percent, printable, span
+from mirab.study.formats import count, percent, span
 
 Answer = dict[str, Any]
-WIDTH = 100
 ORDER = ("all", "session", "debug", "small", "medium", "large", "huge")
 COLUMNS = (
     Column("CLASS"),
@@ -92,13 +90,13 @@ def _of_request(client: Client, body: dict[str, Any], quiet: bool) -> Answer:
 def lines_of(answer: Answer) -> Iterator[str]:
     """The answer as lines."""
     lead = f"{answer['id']}: " if answer["id"] else ""
-    yield from _wrap(lead + answer["sentence"], "")
+    yield from paragraph(lead + answer["sentence"])
     if not answer["runs"]:
         return
-    yield from _wrap(answer["because"], "  ")
-    yield from _wrap(answer["trust"], "  ")
+    yield from paragraph(answer["because"], "  ")
+    yield from paragraph(answer["trust"], "  ")
     if answer["id"] or answer.get("stands_in"):
-        yield from _wrap(f"looked forward {span(answer['age_s'])} ago", "  ")
+        yield from paragraph(f"looked forward {span(answer['age_s'])} ago", "  ")
 
 
 def held(found: Answer) -> Iterator[str]:
@@ -108,7 +106,7 @@ def held(found: Answer) -> Iterator[str]:
         yield "no forecast has been kept yet: they are made for jobs that wait"
         return
     yield table(COLUMNS, [_row(name, classes[name]) for name in ORDER if name in classes], terminal_width())
-    yield from _wrap(found["note"], "")
+    yield from paragraph(found["note"])
 
 
 def _row(name: str, score: Answer) -> list[str]:
@@ -116,9 +114,3 @@ def _row(name: str, score: Answer) -> list[str]:
     shares = [percent(score[key], 0) for key in ("p50_held", "p90_held")]
     return [name, count(score["forecasts"]), count(score["judged"]), *shares, stretch, count(score["without_p90"]),
             span(score["wait_p50_s"]), count(score["bounds"]), percent(score["bounds_held"], 0)]  # fmt: skip
-
-
-def _wrap(text: str, lead: str) -> list[str]:
-    return textwrap.wrap(
-        printable(text), terminal_width() or WIDTH, initial_indent=lead, subsequent_indent=lead, break_on_hyphens=False
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,13 +10,12 @@ import click
 from mirab.cli.client import Client, at
 from mirab.cli.clock import near
 from mirab.cli.connection import JSON_OPTION, connected
-from mirab.cli.grid import Column, table, terminal_width
+from mirab.cli.grid import Column, paragraph, table, terminal_width
 from mirab.cli.jobs import jobs_of, parse_ids
 from mirab.cli.output import emit, to_json
 from mirab.study.formats import count, hours, plural, printable, ratio
 
 Answer = dict[str, Any]
-WIDTH = 100
 COLUMNS = (
     Column("ACCOUNT", least=12),
     Column("RATIO", right=True),
@@ -64,23 +62,23 @@ def lines_of(answer: Answer) -> Iterator[str]:
     for number, blocker in enumerate(answer["blockers"], 1):
         yield from _blocker(number, blocker, answer["id"])
     if answer.get("charged_to"):
-        yield from _wrap(f"{answer['charged_to'][:1].upper()}{answer['charged_to'][1:]}.", "")
+        yield from paragraph(f"{answer['charged_to'][:1].upper()}{answer['charged_to'][1:]}.")
     yield from _standings(answer)
     if answer["whatif"]:
         yield ""
         yield "Rehearsed now on a copy of the scheduler, not promised:"
         for each in answer["whatif"]:
-            yield from _wrap(f"{each['change']} {each['sentence']}", "  ")
+            yield from paragraph(f"{each['change']} {each['sentence']}", "  ")
     if answer["in_vain"]:
         yield ""
-        yield from _wrap(f"Rehearsed now as well, and no help: {'; '.join(answer['in_vain'])}.", "")
+        yield from paragraph(f"Rehearsed now as well, and no help: {'; '.join(answer['in_vain'])}.")
 
 
 def _blocker(number: int, blocker: Answer, job_id: str) -> Iterator[str]:
     about = f"of {blocker['about']}, first of its queue: " if blocker["about"] not in ("", job_id) else ""
-    yield from _wrap(f"{about}{blocker['fact']} [{blocker['code']}]", f"  {number}. ")
+    yield from paragraph(f"{about}{blocker['fact']} [{blocker['code']}]", f"  {number}. ")
     if blocker["action"]:
-        yield from _wrap(blocker["action"], "     -> ")
+        yield from paragraph(blocker["action"], "     -> ")
 
 
 def _standings(answer: Answer) -> Iterator[str]:
@@ -91,9 +89,9 @@ def _standings(answer: Answer) -> Iterator[str]:
     yield table(COLUMNS, [_row(each) for each in answer["ahead"]], terminal_width())
     if any(each.get("par_h", 0) >= 0.05 for each in answer["ahead"]):
         note = "RATIO counts the time before an account's first day as delivered: `mirab share --formula` shows it."
-        yield from _wrap(note, "  ")
+        yield from paragraph(note, "  ")
     if answer["level"]:
-        yield from _wrap(answer["level"], "  ")
+        yield from paragraph(answer["level"], "  ")
 
 
 def _row(each: Answer) -> list[str]:
@@ -107,10 +105,3 @@ def _entries(each: Answer) -> str:
         return "nothing in the window"
     told = ", ".join(f"{entry['run']} of {entry['user']} {hours(entry['gpu_h'])} h" for entry in each["entries"])
     return f"{plural(each['runs'], 'run')}: {told}" + (" ..." if each["runs"] > len(each["entries"]) else "")
-
-
-def _wrap(text: str, lead: str) -> list[str]:
-    width = terminal_width() or WIDTH
-    return textwrap.wrap(
-        printable(text), width, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False
-    )
