@@ -102,7 +102,7 @@ def fitting(text: str, width: int) -> str:
 
 
 def paragraph(text: str, lead: str = "") -> list[str]:
-    """The lines of a sentence behind a lead, as wide as the terminal or `USUAL_WIDTH`; all but the first are indented."""
+    """The lines of a sentence behind a lead, as wide as the terminal or `USUAL_WIDTH`; later ones are indented."""
     import textwrap
 
     return textwrap.wrap(
