@@ -114,6 +114,21 @@ def test_a_terminal_gets_the_same_words() -> None:
     assert "Occupancy of demand" in text and "[red]team[/red]" in text and "\x1b[31mescape" not in text
 
 
+@pytest.mark.parametrize("width", [20, 60, 80, 250])
+def test_a_narrow_terminal_cuts_no_number_and_folds_no_heading(width: int) -> None:
+    from rich.console import Console
+
+    out = io.StringIO()
+    draw(report_sections(made := report()), Console(file=out, width=width))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    for measure in MEASURES:
+        if measure.key != "utilization":
+            assert any(f" {measure.written(made)}" in line for line in lines), measure.name
+    if width >= 80:
+        assert "  Was the cluster there, and in use?" in lines
+        assert max(columns_of(line) for line in lines) <= width
+
+
 @pytest.mark.parametrize(
     "text, width, told",
     [("short", 8, "short"), ("a" * 20, 7, "aaa…aaa"), ("数据数据数据", 7, "数…数据"), ("abcdef", 1, "…")],

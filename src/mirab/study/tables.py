@@ -12,7 +12,6 @@ from mirab.study.formats import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as RichTable
 
 WIDTH = 100
 _GAP = "  "
@@ -56,26 +55,31 @@ def _section_lines(section: Section, width: int) -> Iterator[str]:
 
 
 def _table_lines(table: Table, width: int) -> Iterator[str]:
+    for _, line in _rows_of_lines(table, width):
+        yield line
+
+
+def _rows_of_lines(table: Table, width: int) -> Iterator[tuple[bool, str]]:
+    """Whether it is a heading, or the names of the columns, and the line. Where room is short no number is cut."""
     if not table.rows:
         return
     last = len(table.columns) - 1
     numbers = range(1, last + (not table.wordy))
     widths = {place: max(columns_of(row[place]) for row in (table.columns, *table.rows)) for place in numbers}
-    gap = _GAP if width - sum(widths.values()) - len(_GAP) * (last + 1) >= _NARROWEST else " "
-    left = width - sum(widths.values()) - len(gap) * last - len(_GAP)
     longest = max(columns_of(row[0]) for row in (table.columns, *table.rows) if any(row[1:]) or not row[0])
+    enough = _NARROWEST if table.wordy else min(longest, _NARROWEST * 2)
+    gap = _GAP if width - sum(widths.values()) - len(_GAP) * (last + 1) >= enough else " "
+    left = width - sum(widths.values()) - len(gap) * last - len(_GAP)
     first = min(longest, left - _NARROWEST * 3 if table.wordy else max(left, _NARROWEST))
-    for row in (table.columns, *table.rows):
+    for number, row in enumerate((table.columns, *table.rows)):
         if row[0] and not any(row[1:]):
-            yield _GAP + fitted(row[0], width - len(_GAP))
+            yield True, _GAP + fitted(row[0], max(width - len(_GAP), first))
             continue
         line = _GAP + padded(fitted(row[0], first), first)
         for place in numbers:
             line += gap + padded(row[place], widths[place], right=True)
-        if table.wordy:
-            yield from _folded(line + _GAP, row[last], width)
-        else:
-            yield line.rstrip()
+        for part in _folded(line + _GAP, row[last], width) if table.wordy else [line.rstrip()]:
+            yield not number, part
 
 
 def _folded(line: str, text: str, width: int) -> Iterator[str]:
@@ -114,29 +118,16 @@ def _taken(text: str, width: int) -> str:
 
 
 def draw(sections: Iterable[Section], console: Console) -> None:
-    """The sections on a terminal, by rich."""
+    """The sections on a terminal, by rich; a table that is wider than the terminal stays whole, for that to wrap."""
     from rich.padding import Padding
     from rich.text import Text
 
     for section in sections:
         console.print(Text(printable(section.title), style="bold"))
-        if section.table is not None and section.table.rows:
-            console.print(_rich_table(section.table))
+        if section.table is not None:
+            for heading, line in _rows_of_lines(section.table, console.width):
+                text = Text(printable(line), style="bold" if heading else "")
+                console.print(text, no_wrap=True, overflow="ignore", crop=False)
         for note in section.notes:
             console.print(Padding(Text(printable(note), style="dim"), (0, 0, 0, 2)))
         console.print()
-
-
-def _rich_table(table: Table) -> RichTable:
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    last = len(table.columns) - 1
-    for place, name in enumerate(table.columns):
-        text = place == 0 or (table.wordy and place == last)
-        drawn.add_column(Text(printable(name)), justify="left" if text else "right", overflow="fold", no_wrap=not text)
-    for row in table.rows:
-        drawn.add_row(*(Text(printable(cell)) for cell in row))
-    return drawn
