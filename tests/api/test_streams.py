@@ -22,7 +22,8 @@ from mirab.model.units import AccountPath, RunId, WorkloadId
 from mirab.service.api.bus import Bus, TooManyStreamsError
 from mirab.service.api.ports import ApiSettings
 from mirab.service.api.stream import DROPPED, Filter, events
-from mirab.service.api.told import Told, iso, told
+from mirab.service.api.told import Told, told
+from mirab.service.views.moments import iso
 from tests.api.stage import PATIENCE, Stage, stage
 from tests.examples import examples
 from tests.service.house import BUDGETS

@@ -18,7 +18,7 @@ from mirab.service.api.app import create_app
 from mirab.service.api.parts import Parts
 from mirab.service.api.ports import ApiSettings
 from mirab.service.api.server import ApiServer, address_of, listening, names_of_this_host
-from mirab.service.api.told import Told, iso
+from mirab.service.api.told import Told
 from mirab.service.auth.authenticate import Authenticator, LocalUsers
 from mirab.service.auth.sessions import Sessions, kept_key
 from mirab.service.auth.tokens import first_admin_token, is_local, valid
@@ -28,6 +28,7 @@ from mirab.service.garbage import Garbage
 from mirab.service.noticefile import read_receivers
 from mirab.service.notices import Notices
 from mirab.service.runtime import LiveEngine, Service
+from mirab.service.views.moments import iso
 from mirab.service.views.squatters import Silence
 from mirab.service.watch import StoreWatch
 from mirab.store import Store

@@ -25,3 +25,8 @@ class CorruptStoreError(StoreError):
 
 class UnreachableStoreError(StoreError):
     """The database does not answer, or cannot write just now; the same may succeed later."""
+
+
+def words_of(error: BaseException) -> str:
+    """What the engine said, on one line."""
+    return " ".join(str(getattr(error, "orig", error)).split())

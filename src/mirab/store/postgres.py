@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from mirab.store.errors import CorruptStoreError, StoreError, UnreachableStoreError
+from mirab.store.errors import CorruptStoreError, StoreError, UnreachableStoreError, words_of
 
 LOCK_CLASS = 0x6D697261
 """The first half of mirab's advisory locks; the second is made from the schema and the purpose."""
@@ -121,12 +121,12 @@ class Postgres:
         state = _state(error)
         if state in DAMAGED:
             return CorruptStoreError(
-                f"{self.name} is damaged ({_words(error)}): restore the last backup into an empty database with "
+                f"{self.name} is damaged ({words_of(error)}): restore the last backup into an empty database with "
                 "'mirab db restore'"
             )
         if isinstance(error, DBAPIError) and self.passing(error):
-            return UnreachableStoreError(f"{self.name} does not answer, or cannot write now ({_words(error)})")
-        return StoreError(f"{self.name} cannot be used: {_words(error)}")
+            return UnreachableStoreError(f"{self.name} does not answer, or cannot write now ({words_of(error)})")
+        return StoreError(f"{self.name} cannot be used: {words_of(error)}")
 
     def has_changed_by_hand(self, connection: Connection) -> list[str]:
         """PostgreSQL checks its pages itself when it reads them."""
@@ -154,7 +154,3 @@ def _state(error: BaseException) -> str | None:
     """The SQLSTATE; None = the server said none, as when there is no connection."""
     state = getattr(getattr(error, "orig", error), "sqlstate", None)
     return None if state is None else str(state)
-
-
-def _words(error: BaseException) -> str:
-    return " ".join(str(getattr(error, "orig", error)).split())

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from mirab.store.errors import CorruptStoreError, StoreError, UnreachableStoreError
+from mirab.store.errors import CorruptStoreError, StoreError, UnreachableStoreError, words_of
 from mirab.store.filesystems import unsafe_kind
 
 BUSY_MS = 10_000
@@ -148,12 +148,12 @@ class Sqlite:
         code = _code(error)
         if code in DAMAGED:
             return CorruptStoreError(
-                f"{self.name} is damaged ({_words(error)}): put it aside and restore the last backup with "
+                f"{self.name} is damaged ({words_of(error)}): put it aside and restore the last backup with "
                 "'mirab db restore'"
             )
         if code in PASSING:
-            return UnreachableStoreError(f"{self.name} {PASSING[code]} ({_words(error)})")
-        return StoreError(f"{self.name} cannot be used: {_words(error)}")
+            return UnreachableStoreError(f"{self.name} {PASSING[code]} ({words_of(error)})")
+        return StoreError(f"{self.name} cannot be used: {words_of(error)}")
 
     def has_changed_by_hand(self, connection: Connection) -> list[str]:
         found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(10)")]
@@ -215,7 +215,3 @@ def _code(error: BaseException) -> int | None:
     """SQLite's primary error code."""
     code: Any = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
-
-
-def _words(error: BaseException) -> str:
-    return " ".join(str(getattr(error, "orig", error)).split())

@@ -292,7 +292,8 @@ def _of_checkpoints(found: Iterable[Json]) -> Iterator[Suggestion]:
         if wanted <= 0 or (present is not None and wanted / 2 <= present <= 2 * wanted):
             continue
         stops = each["preemptions"] + each["node_failures"]
-        because = (f"{each['class']} ran {each['between_stops_s'] / 3600:,.1f} h between two of its {stops:,} stops; "
+        hours = each["between_stops_s"] / 3600
+        because = (f"{each['class']} ran {hours:,.1f} h for each of {plural(stops, 'stop')}; "
                    f"Young says {_spelt(each['young_s'])}, Daly {_spelt(wanted)}")  # fmt: skip
         yield Suggestion(f"checkpoints of {each['class']}", "", "never" if present is None else _spelt(present),
                          _spelt(wanted), because, each)  # fmt: skip

@@ -197,7 +197,7 @@ def _wait(gate: Gate, name: str, report: Report, present: Report | None) -> Iter
     """A percentile of the waits of a class."""
     told = _at(report, f"waits.{name}")
     if told is not None and not told["count"]:
-        yield _yes(gate, "none was submitted", subject=name)
+        yield _yes(gate, "had no workload", subject=name)
         return
     key = f"waits.{name}.{gate.percentile}_s"
     yield from _limited(gate, _at(report, key), _at(present, key), f"{name} {gate.percentile}")

@@ -5,8 +5,9 @@ The journal says what a log says, and no more: work that has not ended is cut of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mirab.model import events as facts_of
 from mirab.model.accounts import Budgets
@@ -28,6 +29,7 @@ from mirab.model.units import (
     workload_of,
 )
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
+from mirab.study.excepted import Excepted
 from mirab.study.formats import plural
 
 UNKNOWN_RUN: Duration = HOUR
@@ -59,10 +61,10 @@ class PastWork:
         self._jobs: dict[WorkloadId, _Job] = {}
         self._sick: dict[NodeName, facts_of.NodeDegraded | facts_of.NodeDown] = {}
         self._troubles: list[NodeTrouble] = []
-        self._excepted: dict[str, Exemption | Reservation] = {}
+        self._excepted = Excepted()
         self._lengths: dict[AccountPath, list[Duration]] = {}
         self._marked = False
-        self._hear = {
+        self._hear: dict[type, Callable[[Any], None]] = {
             facts_of.WorkloadSubmitted: self._submitted,
             facts_of.WorkloadCancelled: self._cancelled,
             facts_of.RunStarted: self._started,
@@ -71,10 +73,7 @@ class PastWork:
             facts_of.NodeDegraded: self._fell_sick,
             facts_of.NodeDown: self._fell_sick,
             facts_of.NodeUp: self._up,
-            facts_of.ExemptionGranted: lambda fact: self._excepted.update({fact.exemption.id: fact.exemption}),
-            facts_of.ReservationApproved: lambda fact: self._excepted.update({fact.reservation.id: fact.reservation}),
-            facts_of.ExemptionRevoked: lambda fact: self._cut(fact.exemption_id, fact.at),
-            facts_of.ReservationCancelled: lambda fact: self._cut(fact.reservation_id, fact.at),
+            **self._excepted.hearers(),
         }
 
     def append(self, facts: Sequence[Event], plan: Plan) -> None:
@@ -84,7 +83,7 @@ class PastWork:
                 self._mark()
             hear = self._hear.get(type(fact))
             if hear is not None:
-                hear(fact)  # type: ignore[operator]
+                hear(fact)
         for action in plan.actions:
             if isinstance(action, Reject):
                 self._jobs.pop(action.workload_id, None)
@@ -148,11 +147,6 @@ class PastWork:
         kind = "down" if isinstance(known, facts_of.NodeDown) else "degraded"
         return NodeTrouble(at - self._begin, known.node, kind, repair)
 
-    def _cut(self, name: str, now: Instant) -> None:
-        held = self._excepted.pop(name, None)
-        if held is not None and held.begin < now:
-            self._excepted[name] = replace(held, end=min(held.end, now))
-
     # --- tell -------------------------------------------------------------------------------------------------------
     def trace(self, cluster: Cluster, budgets: Budgets, now: Instant) -> Trace:
         """The log from the beginning of the period until now, on these nodes and under these budgets.
@@ -163,7 +157,7 @@ class PastWork:
             self._mark()
         open_ended = sum(not job.done for job in self._jobs.values())
         arrivals, strangers = self._arrivals(cluster, budgets, now)
-        held = [_moved(each, self._begin) for each in self._excepted.values() if each.end > self._begin]
+        held = [_moved(each, self._begin) for each in self._excepted.after(self._begin)]
         known = {str(path) for path, _, _ in budgets.walk()}
         names = {node for pool in cluster.pools for node in pool.nodes}
         troubles = [*self._troubles, *(self._trouble(each, None) for each in self._sick.values())]

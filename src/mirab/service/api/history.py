@@ -12,11 +12,11 @@ from mirab.service.api.jobs import check_places
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.problems import reading_cursor
 from mirab.service.api.stream import Filter, events
-from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.fields import JOB_PATTERN, NAME_PATTERN
 from mirab.service.forms.machines import Decision, Decisions
 from mirab.service.forms.people import Audit, AuditPage
+from mirab.service.views.moments import iso
 
 router = APIRouter(prefix="/api/v1", tags=["history"])
 

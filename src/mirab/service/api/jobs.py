@@ -18,11 +18,11 @@ from mirab.service.api.output import Wanted, contents, find_file, follow
 from mirab.service.api.parts import Parts
 from mirab.service.api.ports import JobFilter
 from mirab.service.api.problems import ProblemError, not_found, printable, reading_cursor
-from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.fields import JOB_PATTERN, NAME_PATTERN
 from mirab.service.forms.base import Why
 from mirab.service.forms.jobs import DryRun, Job, JobDetail, Jobs, SubmitRequest, Submitted
+from mirab.service.views.moments import iso
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 

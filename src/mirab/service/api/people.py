@@ -10,11 +10,11 @@ from mirab.model.records import Grant, TokenRow
 from mirab.model.units import parse_duration
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.problems import ProblemError, denied, not_found
-from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal, checked, format_grant
 from mirab.service.auth.rules import RULES
 from mirab.service.auth.tokens import is_local
 from mirab.service.forms.people import GrantModel, NewToken, Token, TokenMade, Tokens, WhoAmI
+from mirab.service.views.moments import iso
 
 router = APIRouter(prefix="/api/v1", tags=["people"])
 

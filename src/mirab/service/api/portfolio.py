@@ -14,7 +14,6 @@ from mirab.model.units import parse_duration, parse_share
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.parts import Parts
 from mirab.service.api.problems import ProblemError
-from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.desk.budgets import version_of
 from mirab.service.desk.changing import Proposal
@@ -35,6 +34,7 @@ from mirab.service.portfolioforms import (
     RolloutWanted,
 )
 from mirab.service.trials import NAME, Trials
+from mirab.service.views.moments import iso
 from mirab.service.views.windowed import ReportError
 from mirab.study.budgethistory import Logged, logged
 from mirab.study.budgettext import about, change_json
@@ -44,7 +44,7 @@ CaseId = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9_.-]+$", exampl
 router = APIRouter(prefix="/api/v1", tags=["portfolio"])
 
 
-def _of(parts: Parts) -> Portfolio:
+def portfolio_of(parts: Parts) -> Portfolio:
     found = getattr(parts.desk, "portfolio", None)
     assert isinstance(found, Portfolio)
     return found
@@ -63,7 +63,7 @@ def show_budget_history(
     latest: Annotated[int | None, Query(ge=1, le=1_000, description="Only so many, the latest.")] = None,
 ) -> BudgetHistory:
     """Every decision about budgets, those to come too: who, when, why, from when on, and what it changed."""
-    portfolio = _of(parts)
+    portfolio = portfolio_of(parts)
     history, now = portfolio.budgets.history()
     entries = about(logged(history), plain(account))
     return BudgetHistory(
@@ -82,17 +82,17 @@ def change_some_budgets(
     who: Annotated[Principal, needs("budget.set")], parts: Service, wanted: ChangesetWanted
 ) -> ChangesetMade:
     """Decide about some accounts, at once or from an instant on. What contradicts another decision is told (409)."""
-    budgets = _of(parts).budgets
+    budgets = portfolio_of(parts).budgets
     made = budgets.propose(who, _proposal(wanted, _evidence(parts, wanted.evidence)))
     entry = next(each for each in logged(budgets.history()[0]) if each.changeset.version == made.version)
-    return ChangesetMade(**_told(entry, _of(parts).trials))
+    return ChangesetMade(**_told(entry, portfolio_of(parts).trials))
 
 
 def _evidence(parts: Parts, text: str) -> str:
     """A what-if that is named by its id is kept by its hash."""
     if NAME.fullmatch(text) is None:
         return text
-    tried = _of(parts).trials.find(text)
+    tried = portfolio_of(parts).trials.find(text)
     if tried is None or tried.found is None:
         raise ProblemError(422, f"evidence: there is no what-if {text} that is done: ask for it anew")
     return tried.named
@@ -128,7 +128,7 @@ def _told(entry: Logged, trials: Trials) -> dict[str, Any]:
 @router.get("/exceptions", response_model=Exceptions)
 def list_exceptions(who: Annotated[Principal, needs("exception.see")], parts: Service) -> Exceptions:
     """Every exception and reservation: who asked, who approved, until when, and what it costs whom."""
-    return Exceptions(exceptions=[ExceptionKept(**each) for each in _of(parts).exceptions.all()])
+    return Exceptions(exceptions=[ExceptionKept(**each) for each in portfolio_of(parts).exceptions.all()])
 
 
 @router.post("/exceptions", status_code=201, response_model=ExceptionKept, responses={404: {}})
@@ -136,7 +136,7 @@ def request_exception(
     who: Annotated[Principal, needs("exception.request")], parts: Service, wanted: ExceptionWanted
 ) -> ExceptionKept:
     """Ask for an exception. Nothing changes until somebody else approves it."""
-    exceptions = _of(parts).exceptions
+    exceptions = portfolio_of(parts).exceptions
     begin = _unix_ms(wanted.begin)
     wish = Wish(
         kind=wanted.kind, account=wanted.account, reason=wanted.reason, begin=begin,
@@ -162,7 +162,7 @@ def approve_exception(
     who: Annotated[Principal, needs("exception.approve")], parts: Service, case_id: CaseId, why: Why
 ) -> ExceptionKept:
     """Grant it. A reservation that cannot be kept beside what is promised to others is refused, and why (409)."""
-    exceptions = _of(parts).exceptions
+    exceptions = portfolio_of(parts).exceptions
     return ExceptionKept(**exceptions.told(exceptions.approve(who, case_id, why.why)))
 
 
@@ -171,7 +171,7 @@ def refuse_exception(
     who: Annotated[Principal, needs("exception.approve")], parts: Service, case_id: CaseId, why: Why
 ) -> ExceptionKept:
     """Say no to a request, and why."""
-    exceptions = _of(parts).exceptions
+    exceptions = portfolio_of(parts).exceptions
     return ExceptionKept(**exceptions.told(exceptions.refuse(who, case_id, why.why)))
 
 
@@ -180,7 +180,7 @@ def revoke_exception(
     who: Annotated[Principal, needs("exception.revoke")], parts: Service, case_id: CaseId, why: Why
 ) -> ExceptionKept:
     """End it before its end, or take a request back."""
-    exceptions = _of(parts).exceptions
+    exceptions = portfolio_of(parts).exceptions
     return ExceptionKept(**exceptions.told(exceptions.revoke(who, case_id, why.why)))
 
 
@@ -196,7 +196,7 @@ def show_report(
     if span == 0:
         raise ProblemError(422, "a window of no length holds nothing: write 7d")
     try:
-        return _of(parts).report(span)
+        return portfolio_of(parts).report(span)
     except ReportError as error:
         raise ProblemError(503, str(error), headers={"Retry-After": "60"}) from error
 
@@ -205,13 +205,15 @@ def show_report(
 @router.get("/rollout", response_model=Rollout)
 def show_rollout(who: Annotated[Principal, needs("rollout.see")], parts: Service) -> Rollout:
     """Which accounts are enforced upon, by whose decision, and on what grounds."""
-    return _rollout(_of(parts).rollout.status())
+    return _rollout(portfolio_of(parts).rollout.status())
 
 
 @router.post("/rollout", response_model=Rollout, responses={404: {}, 409: {}})
 def set_rollout(who: Annotated[Principal, needs("rollout.set")], parts: Service, wanted: RolloutWanted) -> Rollout:
     """Let an account be enforced upon, past its gates or with an exception that ends; or only observe it again."""
-    done = _of(parts).rollout.set(who, wanted.account, wanted.mode, wanted.why, wanted.report, wanted.exception)
+    done = portfolio_of(parts).rollout.set(
+        who, wanted.account, wanted.mode, wanted.why, wanted.report, wanted.exception
+    )
     return _rollout(done)
 
 

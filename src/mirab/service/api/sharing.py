@@ -9,10 +9,10 @@ from fastapi import APIRouter, Header, Path, Response
 
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.problems import ProblemError, not_found
-from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.fields import NAME_PATTERN
 from mirab.service.forms.sharing import BudgetChange, BudgetNode, BudgetTree, Shares
+from mirab.service.views.moments import iso
 
 router = APIRouter(prefix="/api/v1", tags=["shares and budgets"])
 

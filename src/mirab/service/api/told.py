@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mirab.model import events as fact
@@ -12,11 +11,8 @@ from mirab.model import plans as plan_of
 from mirab.model.codec import encode
 from mirab.model.events import Event
 from mirab.model.plans import Plan
-from mirab.model.units import Instant, workload_of
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LAST: Instant = 253_402_300_799_000
-"""The end of the year 9999: later than that is "for ever"."""
+from mirab.model.units import workload_of
+from mirab.service.views.moments import iso
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +108,3 @@ def _about_job(what: str, at: str, subject: object) -> Told:
         if held is not None and held != "":
             data[name] = encode(held)
     return Told("job", data, job)
-
-
-def iso(at: Instant) -> str:
-    """An instant in Unix milliseconds as ISO 8601 in UTC: ``2026-03-01T12:00:00.250Z``, without empty milliseconds."""
-    moment = EPOCH + timedelta(milliseconds=min(max(at, 0), LAST))
-    text = moment.isoformat(timespec="milliseconds" if at % 1000 else "seconds")
-    return text.replace("+00:00", "Z")

@@ -10,9 +10,9 @@ from mirab import __version__
 from mirab.service.api.guard import silence_of_store
 from mirab.service.api.needs import Service, needs
 from mirab.service.api.problems import ProblemError
-from mirab.service.api.told import iso
 from mirab.service.auth.principal import Principal
 from mirab.service.forms.people import Health, Version
+from mirab.service.views.moments import iso
 
 router = APIRouter(tags=["the service"])
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from mirab.service.api.needs import Service, needs
-from mirab.service.api.parts import Parts
+from mirab.service.api.portfolio import portfolio_of
 from mirab.service.api.problems import ProblemError, not_found
 from mirab.service.auth.principal import Principal
-from mirab.service.desk.portfolio import Portfolio, Shares
+from mirab.service.desk.portfolio import Shares
 from mirab.service.fields import NAME_PATTERN
 from mirab.service.portfolioforms import Trial, TrialWanted
 from mirab.service.trials import Tried
@@ -20,12 +20,6 @@ router = APIRouter(prefix="/api/v1/whatif", tags=["portfolio"])
 
 TrialId = Annotated[str, Path(pattern=r"^w[0-9a-f]{16}$", examples=["w0123456789abcdef"])]
 Share = Annotated[str, Query(max_length=600, pattern=NAME_PATTERN)]
-
-
-def _of(parts: Parts) -> Portfolio:
-    found = getattr(parts.desk, "portfolio", None)
-    assert isinstance(found, Portfolio)
-    return found
 
 
 @router.get("", response_model=Trial, responses={404: {}, 503: {}})
@@ -43,7 +37,7 @@ def try_shares(
     days: Annotated[int, Query(ge=1, le=90)] = 14,
 ) -> Trial:
     """Try other shares on the last days, on the same arrivals. Nothing changes; one question is worked out once."""
-    return told(_of(parts).tried(_shares(share), days))
+    return told(portfolio_of(parts).tried(_shares(share), days))
 
 
 def _shares(given: list[str]) -> Shares:
@@ -62,11 +56,11 @@ def try_budgets(who: Annotated[Principal, needs("whatif.ask")], parts: Service, 
     if bool(wanted.budgets) == bool(wanted.exception):
         raise ProblemError(422, "what is to be tried? Send either budgets or the id of an exception")
     if wanted.exception:
-        return told(_of(parts).tried_exception(wanted.exception, wanted.days))
+        return told(portfolio_of(parts).tried_exception(wanted.exception, wanted.days))
     tree: Any = wanted.budgets
     if not isinstance(tree, str):
         tree = {name: node.model_dump(mode="json", exclude_defaults=True) for name, node in tree.items()}
-    return told(_of(parts).tried(tree, wanted.days))
+    return told(portfolio_of(parts).tried(tree, wanted.days))
 
 
 @router.get("/{trial_id}", response_model=Trial, responses={404: {}})
@@ -77,7 +71,7 @@ def show_trial(
     whole: Annotated[bool, Query(description="The result as a file, with both reports: evidence of a change.")] = False,
 ) -> Trial | Response:
     """What became of it: by account the owed, delivered, waits and lost work before and after."""
-    found = _of(parts).trials.find(trial_id)
+    found = portfolio_of(parts).trials.find(trial_id)
     if found is None:
         raise not_found(f"there is no what-if {trial_id}: ask for it anew")
     if not whole:

@@ -13,11 +13,11 @@ from mirab.model.codec import decode
 from mirab.model.reasons import BehindOwn, HoldReason, Reason
 from mirab.model.records import JobRow, JobState, RunRow
 from mirab.model.records import JobSpec as Spec
-from mirab.model.units import SECOND, Duration, Instant, workload_of
+from mirab.model.units import SECOND, Duration, workload_of
 from mirab.service.desk.dependencies import Dependency, format_dependencies
 from mirab.service.desk.holding import hold_of, read
 from mirab.service.forms.jobs import Job, JobDetail, JobSpec, Run
-from mirab.service.views.moments import iso
+from mirab.service.views.moments import iso, iso_or_none
 from mirab.service.views.waiting import CODES, NEW, NEW_SENTENCE, reason_of_pending
 from mirab.study import words
 from mirab.study.formats import Names
@@ -87,9 +87,9 @@ def _fields(row: JobRow, why: Why | None, names: Names, flag: str) -> dict[str, 
         "min_runtime_s": row.min_runtime / SECOND,
         "time_limit_s": _seconds(row.time_limit),
         "submitted_at": iso(row.submitted_at),
-        "started_at": _iso(row.started_at),
-        "ended_at": _iso(row.ended_at),
-        "protected_until": _iso(row.protected_until),
+        "started_at": iso_or_none(row.started_at),
+        "ended_at": iso_or_none(row.ended_at),
+        "protected_until": iso_or_none(row.protected_until),
         "attempt": row.attempt,
         "node_names": list(row.node_names),
         "exit_code": row.exit_code,
@@ -99,7 +99,7 @@ def _fields(row: JobRow, why: Why | None, names: Names, flag: str) -> dict[str, 
         "array_job": row.array_job,
         "array_task": row.array_task,
         "held": sentence if row.held else "",
-        "checkpoint_at": _iso(row.checkpoint_at),
+        "checkpoint_at": iso_or_none(row.checkpoint_at),
         "progress_flag": flag,
         "interactive": row.interactive,
     }
@@ -169,8 +169,8 @@ def _run(run: RunRow, gpus_of: Mapping[str, int]) -> Run:
         node_names=list(run.node_names),
         gpus=run.slots if any(gpus_of.get(node) for node in run.node_names) else 0,
         decided_at=iso(run.decided_at),
-        started_at=_iso(run.started_at),
-        ended_at=_iso(run.ended_at),
+        started_at=iso_or_none(run.started_at),
+        ended_at=iso_or_none(run.ended_at),
         outcome=run.outcome,
         exit_code=run.exit_code,
         lost_s=_seconds(run.lost),
@@ -220,10 +220,6 @@ def _said(said: dict[str, Any], names: Names) -> str:
     if reason is not None:
         return words.sentence(reason, names)
     return f"requeued by {by}" if said["type"] == "RequeueRequested" else f"cancelled by {by}"
-
-
-def _iso(at: Instant | None) -> str | None:
-    return None if at is None else iso(at)
 
 
 def _seconds(span: Duration | None) -> float | None:

@@ -13,7 +13,7 @@ from mirab.service.desk.errors import DeskError
 from mirab.service.evidence import Calibration, Score, WhenAnswer
 from mirab.service.forecaster import Forecaster
 from mirab.service.lookahead import Batch
-from mirab.service.views.moments import iso
+from mirab.service.views.moments import iso, iso_or_none
 from mirab.service.views.waiting import names_of
 from mirab.store.predictions import Fate, Predictions
 from mirab.study import forecastwords as words
@@ -119,10 +119,10 @@ class When:
             sentence=words.when_sentence(told, names),
             assumption=told.assumption,  # type: ignore[arg-type]
             because=words.assumption_sentence(told, batch.sources, batch.past, names),
-            p50=_iso(told.p50), p90=_iso(told.p90),
+            p50=iso_or_none(told.p50), p90=iso_or_none(told.p90),
             after_50=iso(told.after_50), after_90=iso(told.after_90),
             later_than=None if told.p90 is not None else iso(told.after_90),
-            bound=_iso(told.bound), alone_p50=_iso(told.alone_p50),
+            bound=iso_or_none(told.bound), alone_p50=iso_or_none(told.alone_p50),
             runs=told.runs, started=told.started, made_at=iso(told.at), sources=dict(batch.sources),
             score=None if score is None else Score(**score),
             trust=words.trust_sentence(score, kind),
@@ -145,7 +145,7 @@ class When:
         self._rescore()
         since = min((each.prediction.at for each in self._fates), default=None)
         classes = {name: Score(**score) for name, score in self._scores.items()}
-        return Calibration(classes=classes, kept=len(self._fates), since=_iso(since), note=NOTE)
+        return Calibration(classes=classes, kept=len(self._fates), since=iso_or_none(since), note=NOTE)
 
 
 def outcome(fate: Fate, now: Instant) -> Outcome:
@@ -154,7 +154,3 @@ def outcome(fate: Fate, now: Instant) -> Outcome:
     until = fate.started_at if fate.started_at is not None else fate.ended_at
     return Outcome(said.kind, said.at, said.p50, said.p90, fate.started_at, now if until is None else until,
                    said.bound, after_90=said.after_90)  # fmt: skip
-
-
-def _iso(at: Instant | None) -> str | None:
-    return None if at is None else iso(at)

@@ -18,17 +18,12 @@ from typing import Any
 
 from mirab.control.recover import take_in
 from mirab.core.state import State
-from mirab.model.events import (
-    ExemptionGranted,
-    ExemptionRevoked,
-    ReservationApproved,
-    ReservationCancelled,
-)
 from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.trace import Trace
 from mirab.model.units import Duration, Instant
 from mirab.store import Store, open_store
 from mirab.store.beginning import beginning
+from mirab.study.excepted import Excepted
 from mirab.study.livemeasures import LiveMeasures
 from mirab.study.waits import Waits
 
@@ -49,14 +44,8 @@ class WindowMeasures(LiveMeasures):
     def __init__(self, trace: Trace, policy: Policy) -> None:
         super().__init__(trace, policy)
         self._counting = False
-        self._excepted: dict[str, Exemption | Reservation] = {}
-        more: dict[type, Any] = {
-            ExemptionGranted: lambda fact: self._excepted.update({fact.exemption.id: fact.exemption}),
-            ReservationApproved: lambda fact: self._excepted.update({fact.reservation.id: fact.reservation}),
-            ExemptionRevoked: lambda fact: self._cut(fact.exemption_id, fact.at),
-            ReservationCancelled: lambda fact: self._cut(fact.reservation_id, fact.at),
-        }
-        for kind, hear in more.items():
+        self._excepted = Excepted()
+        for kind, hear in self._excepted.hearers().items():
             self._hearers.setdefault(kind, []).append(hear)
 
     def finish(self, now: Instant) -> dict[str, Any]:
@@ -70,12 +59,7 @@ class WindowMeasures(LiveMeasures):
         return self.report()
 
     def _in_period(self) -> list[Exemption | Reservation]:
-        return [each for each in self._excepted.values() if each.end > self.period.starts_at]
-
-    def _cut(self, name: str, now: Instant) -> None:
-        held = self._excepted.pop(name, None)
-        if held is not None and held.begin < now:
-            self._excepted[name] = replace(held, end=min(held.end, now))
+        return self._excepted.after(self.period.starts_at)
 
     def _advance(self, now: Instant) -> None:
         if not self._counting and now >= self.period.starts_at:
