@@ -329,7 +329,7 @@ def test_every_fact_and_every_action_can_be_told() -> None:
 
 @pytest.mark.parametrize(
     ("instant", "text"),
-    [(0, "1970-01-01T00:00:00Z"), (1_700_000_000_250, "2023-11-14T22:13:20.250Z")],
+    [(0, "1970-01-01T00:00:00Z"), (1_700_000_000_250, "2023-11-14T22:13:20.250Z"), (1 << 62, "9999-12-31T23:59:59Z")],
 )
 def test_instants_are_iso_8601_in_utc(instant: int, text: str) -> None:
     assert iso(instant) == text
