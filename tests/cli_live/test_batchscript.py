@@ -84,6 +84,10 @@ def test_an_unknown_option_of_mirab_is_an_error_that_names_the_nearest() -> None
         ("", "empty"),
         ("echo hi\n", "first line must name the interpreter"),
         ("#!/bin/sh\r\necho\r\n", "dos2unix"),
+        (
+            "\ufeff#!/bin/sh\necho hi\n",
+            "a byte order mark, which no shell understands: save it as UTF-8",
+        ),
         ("#!/bin/sh\n\0", "NUL"),
         ("#!/bin/sh\n#SBATCH --time\n", "line 2: --time needs a value: --time TIME"),
         ("#!/bin/sh\n#SBATCH -J 'a\n", "line 2: a ' has no partner"),

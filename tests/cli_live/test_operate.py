@@ -90,7 +90,7 @@ def test_without_a_job_or_a_filter_nothing_happens(mirab: Mirab, some: Double) -
 def test_where_one_fails_the_others_go_on_and_the_code_tells(mirab: Mirab, some: Double) -> None:
     said = mirab("cancel", "9", "8", "--json")
     assert said.code == 5
-    assert said.err == "mirab: job 9 has ended: there is nothing to cancel\n"
+    assert said.err == "mirab: job 9 has ended: there is nothing to cancel.\n"
     reply = json.loads(said.out)
     assert [each["id"] for each in reply["jobs"]] == ["8"]
     assert reply["failed"] == [{"id": "9", "detail": "job 9 has ended: there is nothing to cancel"}]

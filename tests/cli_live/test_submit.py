@@ -144,7 +144,7 @@ def test_an_odd_script_says_which_line_and_is_not_sent(mirab: Mirab, double: Dou
     meant = "there is no option --min-runtim; did you mean --min-runtime?"
     assert said.sentence == f"mirab: {script}: line 2: {meant}"
     script.write_text("#!/bin/sh\n#SBATCH -t soon\n")
-    assert "line 2: --time: 'soon' is not a time" in mirab("submit", script).sentence
+    assert f"mirab: {script.name}: line 2: --time: 'soon' is not a time" in mirab("submit", script).sentence
     assert double.asked == []
 
 

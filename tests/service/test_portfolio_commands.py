@@ -130,7 +130,7 @@ def test_an_exception_from_its_request_to_its_end(served: Stage, mirab: Mirab, m
     assert "a paper" in told.out
     assert "mirab whatif --with-exception" in told.err
     assert mirab("except", "revoke", case).code == 2
-    assert "is revoked" in mirab("except", "revoke", case, "--why", "published").err
+    assert mirab("except", "revoke", case, "--why", "published").err.endswith("is revoked.\n"), "it has no end any more"
     assert json.loads(mirab("except", "list", "--json").out)["exceptions"] == []
 
 

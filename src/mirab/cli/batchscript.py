@@ -59,6 +59,8 @@ def _check_text(text: str) -> None:
     first = text.partition("\n")[0]
     if not text.strip():
         raise ScriptError("it is empty: write the commands of the job into it")
+    if text.startswith("\ufeff"):
+        raise ScriptError("it begins with a byte order mark, which no shell understands: save it as UTF-8 without one")
     if not first.startswith("#!"):
         raise ScriptError("its first line must name the interpreter: #!/bin/bash. To run a program, put -- before it")
     if "\r\n" in text or first.endswith("\r"):

@@ -170,7 +170,9 @@ def _tell(case: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(to_json(case))
     else:
-        say(f"{case['id']}, {case['kind']} for {case['account']}, is {case['state']}, until {near(case['end'])}.")
+        over = case["state"] in ("refused", "revoked", "over")
+        end = "" if over else f", until {near(case['end'])}"
+        say(f"{case['id']}, {case['kind']} for {case['account']}, is {case['state']}{end}.")
 
 
 @command.command("list")

@@ -129,7 +129,8 @@ def do(client: Client, deed: Deed, ids: Iterable[str], why: str, *, quiet: bool,
         if isinstance(answer, Exception):
             failed.append((job_id, answer))
             named = str(answer).startswith(f"job {job_id} ")
-            say(f"mirab: {answer}" if named else f"mirab: job {job_id}: {answer}")
+            told = str(answer).removesuffix(".")
+            say(f"mirab: {told}." if named else f"mirab: job {job_id}: {told}.")
         else:
             done.append(answer)
     if as_json:

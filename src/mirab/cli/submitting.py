@@ -173,7 +173,8 @@ def request_of(client: Client, work: Work, flags: Flags, **fixed: Any) -> dict[s
     try:
         body = job_request(gathered(work.script, environment, flags), around)
     except WishError as error:
-        raise InvalidError(str(error)) from error
+        told = str(error)
+        raise InvalidError(f"{work.name}: {told}" if told.startswith("line ") else told) from error
     body.setdefault("name", work.name)
     body["argv"] = list(work.argv)
     if work.script is not None:
