@@ -13,7 +13,8 @@ LAST: Instant = 253_402_300_799_000
 
 def iso(at: Instant) -> str:
     """Unix milliseconds as ISO 8601 in UTC, ``2026-03-01T12:00:00Z``; milliseconds only where there are some."""
-    moment = EPOCH + timedelta(milliseconds=min(max(at, 0), LAST))
+    at = min(max(at, 0), LAST)
+    moment = EPOCH + timedelta(milliseconds=at)
     return moment.isoformat(timespec="milliseconds" if at % SECOND else "seconds").replace("+00:00", "Z")
 
 
