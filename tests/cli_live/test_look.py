@@ -257,6 +257,22 @@ def test_the_audit_log_keeps_what_machines_read_out_of_its_table(mirab: Mirab, d
     assert narrow[-1].strip() == "v3: red share 60% -> 50% (more)"
 
 
+def test_the_audit_log_tells_exceptions_and_the_rollout_in_words(mirab: Mirab, double: Double) -> None:
+    case = {"id": "x1", "kind": "guaranteed", "account": "red", "state": "granted", "end": 1_772_409_600_000}
+    decided = {"account": "*", "mode": "enforce", "gates": "abcdef0123456789", "exception": ""}
+    told = [("exception.approve", json.dumps(case)), ("rollout.set", json.dumps(decided)), ("rollout.set", "{odd")]
+    entries = [
+        {"at": "2026-03-01T12:00:00Z", "who": "ann", "origin": "", "action": action, "target": "x1", "before": "",
+         "after": after, "why": "more"}
+        for action, after in told
+    ]  # fmt: skip
+    double.special = lambda asked: Answer({"entries": entries, "next": None})
+    _, granted, enforced, odd = mirab("audit").out.splitlines()
+    assert "  guaranteed for red, granted, to end at 2026-03-0" in granted
+    assert "  enforce, on gates abcdef012345  more" in enforced
+    assert "{odd" in odd
+
+
 def test_squatters(mirab: Mirab, double: Double) -> None:
     double.special = lambda asked: Answer({"runs": []})
     assert mirab("squatters").err == "Nobody squats.\n"

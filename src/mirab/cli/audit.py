@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -87,6 +90,28 @@ def _row(entry: dict[str, Any]) -> list[str]:
 
 
 def _after(entry: dict[str, Any]) -> str:
-    """A changeset is kept whole, for machines; people read the line of its `budget.set`."""
+    """What machines read, in words: `--json` has it whole. A changeset has a line of its own, its `budget.set`."""
     kept: str = entry["after"]
-    return "kept whole: see it with --json" if kept.startswith('{"type":') else kept
+    if kept.startswith('{"type":'):
+        return "kept whole: see it with --json"
+    words = _WORDS.get(entry["action"].partition(".")[0])
+    try:
+        return words(json.loads(kept)) if words is not None else kept
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return kept
+
+
+def _exception(case: dict[str, Any]) -> str:
+    return f"{case['kind']} for {case['account']}, {case['state']}, to end at {near(_instant(case['end']))}"
+
+
+def _rollout(decided: dict[str, Any]) -> str:
+    grounds = [f"{name} {decided[name][:12]}" for name in ("gates", "exception") if decided[name]]
+    return f"{decided['mode']}{', on ' + grounds[0] if grounds else ''}"
+
+
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {"exception": _exception, "rollout": _rollout}
+
+
+def _instant(unix_ms: int) -> str:
+    return datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat()
