@@ -269,7 +269,7 @@ def test_the_audit_log_tells_exceptions_and_the_rollout_in_words(mirab: Mirab, d
     double.special = lambda asked: Answer({"entries": entries, "next": None})
     _, granted, enforced, odd = mirab("audit").out.splitlines()
     assert "  guaranteed for red, granted, to end at 2026-03-0" in granted
-    assert "  enforce, on gates abcdef012345  more" in enforced
+    assert "  enforce, on gates abcdef012345  " in enforced
     assert "{odd" in odd
 
 
