@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -77,6 +78,15 @@ def test_every_one_has_a_sentence_and_its_topic_finds_it(facts: Any, plan: Plan)
     assert "None" not in line["text"]
     found = entry(1, text(facts), json.dumps(encode(plan)), TELLER, (line["topic"],), None)
     assert found == whole
+
+
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if not plan.waiting])
+def test_what_an_observer_decides_is_told_as_advice(plan: Plan) -> None:
+    observer = Teller(CLUSTER, Names(0), lambda at: at == EPOCH)
+    [line], [done] = observer.lines((), plan), TELLER.lines((), plan)
+    assert line.text == f"advice alone: {done.text}" and line.what == done.what
+    [later] = observer.lines((), replace(plan, at=EPOCH + 1))
+    assert later.text == done.text
 
 
 def test_topics_and_their_signs_are_the_same() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mirab.model.events import Outcome, RunAdopted, RunEnded
+from mirab.model.events import Outcome, PolicyChanged, RunAdopted, RunEnded
 from mirab.model.policy import Policy
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, RunId, WorkloadId
+from mirab.service.inbox import Entry
 from mirab.service.metrics import Metrics
 from mirab.service.views.answers import Answers
 from mirab.service.views.views import Views
@@ -68,3 +70,21 @@ def test_metrics_count_no_advice(observing: Bench) -> None:
     observing.submit(gpus_per_node=4, min_runtime="1h")
     observing.wait(MINUTE)
     assert b'kind="Start"' not in metrics.render()[0]
+
+
+def test_the_chronicle_calls_advice_advice_and_a_deed_a_deed(observing: Bench) -> None:
+    views = Views(observing.live, observing.desk)
+
+    def told(job: str) -> list[str]:
+        views.ledger.catch_up()
+        found = views.chronicle(None, 50, (), job)
+        return [line["text"] for entry in found["entries"] for line in entry["lines"] if line["what"] == "start"]
+
+    (job,) = observing.submit(gpus_per_node=4, min_runtime="1h")
+    assert told(job) and all(text.startswith("advice alone: starts on ") for text in told(job))
+    observing.wait(MINUTE)
+    observing.live.send(lambda state, now: Entry((PolicyChanged(now, replace(state.policy, mode="enforce")),)))
+    observing.settle()
+    assert observing.states()[job] == "RUNNING"
+    assert told(job)[0].startswith("starts on "), "the newest first"
+    assert told(job)[-1].startswith("advice alone: ")

@@ -57,7 +57,8 @@ def test_a_plan_is_done_from_when_the_policy_enforces_on() -> None:
     assert deeds.of((), plan).actions == ()
     assert deeds.of((PolicyChanged(0, BUDGET),), plan) is plan
     assert deeds.of((), plan) is plan
-    assert deeds.of((PolicyChanged(0, OBSERVING),), plan).actions == ()
+    assert deeds.of((PolicyChanged(9, OBSERVING),), plan).actions == ()
+    assert [deeds.observed_at(at) for at in (-1, 0, 8, 9, 10)] == [True, False, False, True, True]
 
 
 def test_owed_and_delivered_are_of_what_the_engine_ran() -> None:

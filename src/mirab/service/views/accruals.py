@@ -48,6 +48,7 @@ class Accruals:
     Attributes:
         seq: number of the last record taken in.
         began_at: the ledger's first instant.
+        deeds: which plans were advice.
     """
 
     def __init__(self, cluster: Cluster, budgets: Budgets, policy: Policy, began_at: Instant) -> None:
@@ -55,7 +56,7 @@ class Accruals:
         self.began_at = began_at
         self.window = policy.window
         self.cluster = cluster
-        self._deeds = Deeds(policy)
+        self.deeds = Deeds(policy)
         self.where = Whereabouts(Trace((), cluster, budgets, starts_at=began_at))
         self.sick: dict[str, None] = {}
         self._marks: deque[tuple[Instant, dict[AccountPath, Totals]]] = deque([(began_at, {})])
@@ -79,7 +80,7 @@ class Accruals:
                 self._advance(fact.at)
                 hear(fact)
         self._advance(plan.at)
-        plan = self._deeds.of(facts, plan)
+        plan = self.deeds.of(facts, plan)
         for action in plan.actions:
             if isinstance(action, Start):
                 self._start(action)

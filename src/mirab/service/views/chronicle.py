@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -55,6 +55,10 @@ SIGNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Words without which a record's text holds nothing of the topic: most need not be taken apart."""
 
 
+ADVISED = "advice alone: "
+"""Before what was decided while the service only observed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One thing of a record. `topic`: one of `SUBJECTS`; `what`: a short word; `text`: the sentence."""
@@ -73,19 +77,22 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Teller:
-    """Makes lines of facts and plans, for a cluster and with a reader's names."""
+    """Makes lines of facts and plans, for a cluster and with a reader's names.
+
+    `advice`: whether what was decided at an instant was only advised.
+    """
 
     cluster: Cluster
     names: Names
+    advice: Callable[[Instant], bool] = lambda _: False
 
     def lines(self, facts: Iterable[fact.Event], plan: plan_of.Plan) -> Iterator[Line]:
         for each in facts:
             if line := self._fact(each):
                 yield line
-        for action in plan.actions:
-            yield self._action(action)
-        for change in plan.holds:
-            yield self._hold(change)
+        lead = ADVISED if self.advice(plan.at) else ""
+        for decided in (*map(self._action, plan.actions), *map(self._hold, plan.holds)):
+            yield replace(decided, text=f"{lead}{decided.text}")
         for waiting in plan.waiting:
             text = words.sentence(waiting.reason, self.names.asking(waiting.shape.gpus_per_node))
             yield Line("waits", "waits", text, waiting.workload_id, account=waiting.account)

@@ -125,6 +125,13 @@ class LiveLedger:
         with self._lock:
             return trend.ages(self.accruals, now) if self.accruals is not None and self.ready else {}
 
+    def observed_at(self, at: Instant) -> bool:
+        """Whether what was decided at that instant is advice; while the books are being read, as the policy is now."""
+        with self._lock:
+            if self.accruals is None or not self.ready:
+                return self._live.policy.observing
+            return self.accruals.deeds.observed_at(at)
+
     # --- the cache --------------------------------------------------------------------------------------------------
     def keep(self, always: bool = False) -> bool:
         """Write the cache, if enough has happened since; whether it did. For quiet moments, and the end."""

@@ -189,7 +189,7 @@ class Views:
         mentioning = None if is_account else about
         return chronicle.page(
             lambda last, size: self._live.store.decisions(before=last, limit=size, mentioning=mentioning),
-            chronicle.Teller(cluster, names), before, limit, topics, about,
+            chronicle.Teller(cluster, names, self.ledger.observed_at), before, limit, topics, about,
         )  # fmt: skip
 
     def _now(self, state: State) -> Instant:
