@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bench.outcomes import ORIGIN_MARK, RESUBMITTED_MARK, origin_of
+from bench.outcomes import ORIGIN_MARK, RESUBMITTED_MARK, Outcomes, origin_of
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import BudgetsChanged, Event, Outcome, RunEnded, WorkloadSubmitted
 from mirab.model.resources import Shape
@@ -20,11 +20,14 @@ from mirab.sim.backend import SimBackend
 
 Change = Callable[[Trace, AccountPath], Trace]
 Acts = Callable[[Trace, AccountPath, list[Instant]], Trace]
+Foresees = Callable[[Trace, AccountPath, Outcomes], Trace]
 
 
 @dataclass(frozen=True, slots=True)
 class Adversary:
-    """One way: `honest` and `sly` make the two logs to compare; `acts` changes the sly one when it has had most."""
+    """One way: `honest` and `sly` make the two logs to compare; `acts` changes the sly one when it has had most, and
+    `foresees` by what came of each workload in the honest one.
+    """
 
     name: str
     does: str
@@ -32,6 +35,7 @@ class Adversary:
     honest: Change
     resubmits: bool = False
     acts: Acts | None = None
+    foresees: Foresees | None = None
     keeps_name: bool = True
 
 
@@ -86,10 +90,18 @@ def _never_saves(trace: Trace, path: AccountPath) -> Trace:
 
 def _splits(trace: Trace, path: AccountPath) -> Trace:
     """Every gang as single GPUs, as if the work needed no communication."""
+    return _split(trace, path, lambda work: True)
 
+
+def _splits_what_runs(trace: Trace, path: AccountPath, honest: Outcomes) -> Trace:
+    """Only the gangs that would have started anyway: what then is gained does not come from those that never would."""
+    return _split(trace, path, lambda work: honest.stories[work.id].first_start is not None)
+
+
+def _split(trace: Trace, path: AccountPath, chosen: Callable[[Workload], bool]) -> Trace:
     def change(arrival: Arrival) -> list[Arrival]:
         work = arrival.workload
-        if work.shape.nodes == 1:
+        if work.shape.nodes == 1 or not chosen(work):
             return [arrival]
         single = work.shape._replace(nodes=1, gpus_per_node=1)
         return [
@@ -229,6 +241,10 @@ ADVERSARIES = (
         _flood(22, 8 * HOUR), _flood(22, HOUR),
     ),
     Adversary("split", "splits its gangs into single GPUs", _splits, _as_it_is),
+    Adversary(
+        "split-started", "splits only the gangs that would have started anyway",
+        _as_it_is, _as_it_is, foresees=_splits_what_runs,
+    ),
     Adversary("second", "a second for everything", _minimum(SECOND, _any), _as_it_is),
     Adversary("second-charged", "a second for what is charged anyway", _minimum(SECOND, _charged), _as_it_is),
     Adversary("resubmit", "resubmits instead of resuming", _no_resume, _as_it_is, resubmits=True),

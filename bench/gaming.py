@@ -101,6 +101,8 @@ def _attack(job: tuple[Setting, int, str, str]) -> Effect:
 
 def _sly(adversary: Adversary, trace: Trace, path: AccountPath, honest: _Run) -> Trace:
     sly = adversary.sly(trace, path)
+    if adversary.foresees:
+        return adversary.foresees(sly, path, honest.outcomes)
     return adversary.acts(sly, path, peaks(honest, path)) if adversary.acts else sly
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from bench.swf import write_swf
 
 from mirab.model.events import Outcome, RunEnded, RunStarted, WorkloadCancelled, WorkloadSubmitted
 from mirab.model.plans import Plan, Preempt, Start
+from mirab.model.policy import named
 from mirab.model.reasons import StartTimedOut, VictimsGone
 from mirab.model.resources import Allocation, Shape
 from mirab.model.trace import Trace
 from mirab.model.units import DAY, HOUR, MINUTE, SECOND, AccountPath, RunId, UserName, WorkloadId
 from mirab.model.workloads import Arrival, Workload
 from mirab.sim.backend import SimClock
+from mirab.sim.engine import replay
 from mirab.sim.synthetic import SynthOptions, synthesize
 
 ACCOUNT = AccountPath("language/pretrain")
@@ -30,6 +33,14 @@ ACCOUNT = AccountPath("language/pretrain")
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     return synthesize(SynthOptions(nodes=32, days=4))
+
+
+@pytest.fixture(scope="module")
+def came_of_it(trace: Trace) -> Outcomes:
+    """Of each workload, when everybody is honest."""
+    outcomes = Outcomes(trace.ends_at)
+    replay(trace, named("budget"), journals=[outcomes])
+    return outcomes
 
 
 def work_of(trace: Trace, mine: bool) -> int:
@@ -42,11 +53,13 @@ def work_of(trace: Trace, mine: bool) -> int:
 
 @pytest.mark.parametrize("adversary", ADVERSARIES, ids=lambda each: each.name)
 def test_an_adversary_has_the_same_work_as_its_honest_self_and_touches_nobody_elses(
-    adversary: Adversary, trace: Trace
+    adversary: Adversary, trace: Trace, came_of_it: Outcomes
 ) -> None:
     honest, sly = adversary.honest(trace, ACCOUNT), adversary.sly(trace, ACCOUNT)
     if adversary.acts:
         sly = adversary.acts(sly, ACCOUNT, [2 * DAY])
+    if adversary.foresees:
+        sly = adversary.foresees(sly, ACCOUNT, came_of_it)
     assert work_of(sly, mine=True) == work_of(honest, mine=True)
     assert [each for each in sly.arrivals if each.workload.account.partition("~")[0] != ACCOUNT] == [
         each for each in trace.arrivals if each.workload.account != ACCOUNT
@@ -61,6 +74,23 @@ def test_a_split_gang_is_counted_as_one_thing(trace: Trace) -> None:
     mine = [each for each in split.arrivals if each.workload.account == ACCOUNT]
     assert all(each.workload.shape.nodes == 1 for each in mine)
     assert {origin_of(each.workload.id) for each in split.arrivals} == {each.workload.id for each in trace.arrivals}
+
+
+def test_only_gangs_that_started_are_split(trace: Trace, came_of_it: Outcomes) -> None:
+    sly = next(each for each in ADVERSARIES if each.name == "split-started")
+    assert sly.foresees is not None
+    outcomes, late = deepcopy(came_of_it), sorted(gangs_of(trace))[::2]
+    for each in late:
+        outcomes.stories[each].first_start = None
+    assert gangs_of(sly.foresees(trace, ACCOUNT, outcomes)) == set(late) < gangs_of(trace)
+
+
+def gangs_of(trace: Trace) -> set[WorkloadId]:
+    return {
+        each.workload.id
+        for each in trace.arrivals
+        if each.workload.account == ACCOUNT and each.workload.shape.nodes > 1
+    }
 
 
 def test_reopening_keeps_the_tree_and_the_siblings_shares(trace: Trace) -> None:
