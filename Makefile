@@ -71,8 +71,8 @@ wheel: $(DEV_MARK) ## build the wheel, look inside, and use it from a fresh envi
 docs: $(RUN_MARK) ## write the pages of reference that are made from the code
 	@$(BIN)/python -m mirab.cli.reference docs/reference
 
-bench: $(DEV_MARK) ## speed, growth, and the measures on several seeds
-	@$(BIN)/python -m bench.run
+bench: $(DEV_MARK) ## speed, growth, the measures on several seeds (compiled, where there is a C compiler)
+	@if command -v cc >/dev/null; then $(BIN)/python -m bench.compiled run; else $(BIN)/python -m bench.run; fi
 
 soak: $(DEV_MARK) daemons ## ten minutes of everything that can go wrong on a real Slurm, as root
 	@$(BIN)/python -m tests.slurm.storm --seconds 600

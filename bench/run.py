@@ -24,6 +24,7 @@ from bench.adversaries import ADVERSARIES
 from bench.effects import as_json
 from bench.inputs import shared_data
 from bench.tables import markdown
+from mirab.core import decide
 
 Result = tuple[str, dict[str, str], Any]
 """Text for people, Markdown tables by name, and a value for --json."""
@@ -66,7 +67,9 @@ BENCHES: dict[str, Callable[[Path], Result]] = {
 
 
 def machine() -> str:
-    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+    core = "plain core" if str(decide.__file__).endswith(".py") else "compiled core"
+    python = f"Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}, {python}, {core}"
 
 
 def main(arguments: list[str] | None = None) -> int:
