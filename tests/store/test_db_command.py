@@ -51,6 +51,9 @@ def test_backup_restore_check(filled: str, tmp_path: Path, capsys: pytest.Captur
     assert rows["journal"] > 50
     assert run(["db", "backup", file, "--db", filled]) == 5
     assert "exists already" in capsys.readouterr().err
+    assert run(["db", "backup", str(tmp_path / "disk" / "b.gz"), "--db", filled]) == 3
+    assert "the folder" in capsys.readouterr().err
+    assert not (tmp_path / "disk").exists(), "it may be a disk that is not mounted"
     assert run(["db", "restore", file, "--db", target]) == 0
     assert f"{rows['journal']:,} records" in capsys.readouterr().err
     assert run(["db", "restore", file, "--db", target]) == 5
@@ -79,7 +82,9 @@ def test_a_store_in_use(filled: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     store.lead()
     try:
         assert run(["db", "check", "--repair", "--db", filled]) == 5
-        assert "is served by process" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "is served by process" in told
+        assert told.endswith("stop that service first.\n"), "there is no --wait here"
         assert run(["db", "check", "--db", filled]) == 0
         assert run(["db", "backup", str(tmp_path / "b.gz"), "--db", filled]) == 0
     finally:

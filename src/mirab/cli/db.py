@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirab.cli.exits import ConflictError, Exit, InvalidError, UnreachableError, UnusableError
-from mirab.cli.output import emit, say, to_json
+from mirab.cli.output import check_outputs, emit, say, to_json
 from mirab.model.units import plural
 
 if TYPE_CHECKING:
     from mirab.store.database import Database
 
 FORMAT = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+SERVES_ON = ", or wait for it with --wait"
+"""What only `mirab serve` can do about a store that is served already."""
 FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
@@ -62,6 +64,7 @@ def migrate(as_json: bool, **place: Any) -> None:
 @FORMAT
 def backup(file: Path, as_json: bool, **place: Any) -> None:
     """Keep everything in a new FILE, while the service goes on."""
+    check_outputs([str(file)], [])  # a folder that is not there may be a disk that is not mounted
     with store_at(place) as database:
         from mirab.store.backup import backup as make
 
@@ -141,7 +144,9 @@ def store_at(place: dict[str, Any], make: bool = False) -> Iterator[Database]:
             yield database
         finally:
             database.close()
-    except (StoreBusyError, NotEmptyError) as error:
+    except StoreBusyError as error:
+        raise ConflictError(f"{str(error).removesuffix(SERVES_ON)}.") from error
+    except NotEmptyError as error:
         raise ConflictError(f"{error}.") from error
     except UnreachableStoreError as error:
         raise UnreachableError(f"{error}.") from error
