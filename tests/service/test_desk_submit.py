@@ -263,3 +263,10 @@ def test_under_a_policy_that_admits_strangers_they_have_share_0(tmp_path: Any) -
     assert bench.row("1").account == "new/team"
     assert refused(bench, zoe, account="new//team").kind == "invalid"
     bench.close()
+
+
+def test_the_audit_log_names_cores_where_no_gpu_was_asked_for(bench: Bench) -> None:
+    bench.submit(gpus_per_node=2)
+    bench.submit(gpus_per_node=0, cpus_per_node=3, nodes=2)
+    told = [entry.after for entry in bench.audit(action="job.submit")]
+    assert told == ["vision/video: 2 x 3 cores", "vision/video: 1 x 2 GPUs"]

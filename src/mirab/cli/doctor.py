@@ -32,9 +32,9 @@ def command(ctx: click.Context, as_json: bool, server: str | None) -> None:
     if as_json:
         emit(to_json(checks))
     else:
-        for check in checks:
-            emit(f"{'ok  ' if check['ok'] else 'LACK'}  {check['what']:14}  {check['found']}")
-    if not all(check["ok"] for check in checks):
+        for each in checks:
+            emit(f"{'ok  ' if each['ok'] else 'LACK'}  {each['what']:14}  {each['found']}")
+    if not all(each["ok"] for each in checks):
         ctx.exit(Exit.FAILED)
 
 
@@ -42,29 +42,28 @@ def look() -> list[dict[str, Any]]:
     """Each check: what, whether it is well, and what was found or what to do."""
     from mirab import __version__
     from mirab.cli.demo import bundled
+    from mirab.cli.doctorlive import check
 
     return [
-        _check("mirab", True, f"{__version__}, in {os.path.dirname(os.path.dirname(__file__))}"),
-        _check("python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or later is needed)"),
+        check("mirab", True, f"{__version__}, in {os.path.dirname(os.path.dirname(__file__))}"),
+        check("python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or later is needed)"),
         *(_library(name) for name in LIBRARIES),
-        _check("bundled log", bundled("philly-2017-10.csv.gz").is_file(), os.fspath(bundled("philly-2017-10.csv.gz"))),
-        _check("cores", True, f"{len(os.sched_getaffinity(0))} for `mirab sweep`"),
-        _check("memory", True, _memory()),
-        _check("browser", True, _browser()),
+        check("bundled log", bundled("philly-2017-10.csv.gz").is_file(), os.fspath(bundled("philly-2017-10.csv.gz"))),
+        check("cores", True, f"{len(os.sched_getaffinity(0))} for `mirab sweep`"),
+        check("memory", True, _memory()),
+        check("browser", True, _browser()),
     ]
-
-
-def _check(what: str, ok: bool, found: str) -> dict[str, Any]:
-    return {"what": what, "ok": ok, "found": found}
 
 
 def _library(name: str) -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version
 
+    from mirab.cli.doctorlive import check
+
     try:
-        return _check(name, True, version(name))
+        return check(name, True, version(name))
     except PackageNotFoundError:
-        return _check(name, False, f"not installed: pip install {name}")
+        return check(name, False, f"not installed: pip install {name}")
 
 
 def _memory() -> str:

@@ -20,11 +20,10 @@ from mirab.model.units import WorkloadId, workload_of
 from mirab.service.desk.arrays import array_of
 from mirab.service.desk.dependencies import Dependency
 from mirab.service.desk.holding import hold_of
+from mirab.service.paging import PAGE, every
 
 if TYPE_CHECKING:
     from mirab.store import Store
-
-PAGE = 1_000
 
 
 def is_live(state: State, workload: WorkloadId) -> bool:
@@ -170,12 +169,7 @@ class Book:
         return rows if all(each.state.ended for each in rows) else None
 
     def _tasks_of(self, array: WorkloadId) -> Iterator[JobRow]:
-        cursor: str | None = None
-        while True:
-            rows, cursor = self._store.jobs(array_job=array, after=cursor, limit=PAGE)
-            yield from rows
-            if cursor is None:
-                return
+        return every(lambda cursor: self._store.jobs(array_job=array, after=cursor, limit=PAGE))
 
 
 def dependencies_of(spec: JobSpec) -> tuple[Dependency, ...]:

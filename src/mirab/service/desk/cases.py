@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mirab.core.state import State
 from mirab.model.policy import EXEMPTIONS, Exemption, Reservation
 from mirab.model.records import AuditEntry
 from mirab.model.units import DAY, Duration, Instant
+from mirab.service.paging import PAGE, every
 
 if TYPE_CHECKING:
     from mirab.service.live import Live
@@ -26,7 +28,6 @@ ASKED, GRANTED, REFUSED, REVOKED = "asked", "granted", "refused", "revoked"
 STEPS = ("request", "approve", "refuse", "revoke", "warn")
 """Of the audit log: ``exception.STEP``."""
 WARNED_BEFORE: Duration = DAY
-PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +102,14 @@ class Cases:
     def load(self) -> None:
         """The cases as they were recorded: of each its last step."""
         for step in STEPS:
-            for entry in self._lines(f"exception.{step}"):
+            for entry in every(partial(self._lines, f"exception.{step}")):
                 case = Case(**json.loads(entry.after))
                 before = self.known.get(case.id)
                 if before is None or before.step < case.step:
                     self.known[case.id] = case
 
-    def _lines(self, action: str) -> Iterator[AuditEntry]:
-        cursor: str | None = None
-        while True:
-            entries, cursor = self._live.store.audit(action=action, limit=PAGE, after=cursor)
-            yield from entries
-            if cursor is None:
-                return
+    def _lines(self, action: str, cursor: str | None) -> tuple[list[AuditEntry], str | None]:
+        return self._live.store.audit(action=action, limit=PAGE, after=cursor)
 
     def next_id(self, state: State) -> str:
         """A name that no case and nothing of the cluster file has."""

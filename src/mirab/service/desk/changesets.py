@@ -22,6 +22,7 @@ from mirab.model.events import BudgetsChanged, Event
 from mirab.model.plans import Plan
 from mirab.model.records import AuditEntry, Write
 from mirab.model.units import SECOND, Instant
+from mirab.service.paging import PAGE, every
 from mirab.store.beginning import beginning
 from mirab.study.budgetedits import difference
 from mirab.study.budgethistory import History
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 KEPT = "budget.changeset"
 """Action of the audit lines that hold changesets."""
-PAGE = 1_000
 MIRAB = "mirab"
 
 log = structlog.get_logger("mirab.budgets")
@@ -63,13 +63,8 @@ class Changesets:
         self._write()
 
     def _kept(self) -> Iterator[Changeset]:
-        cursor: str | None = None
-        while True:
-            entries, cursor = self._live.store.audit(action=KEPT, limit=PAGE, after=cursor)
-            for entry in entries:
-                yield decode(json.loads(entry.after))
-            if cursor is None:
-                return
+        for entry in every(lambda cursor: self._live.store.audit(action=KEPT, limit=PAGE, after=cursor)):
+            yield decode(json.loads(entry.after))
 
     def _read_journal(self, state: State) -> None:
         """A ledger from before there were changesets: each change of budgets is one."""

@@ -30,13 +30,13 @@ from mirab.service.desk.errors import conflict, invalid, not_found
 from mirab.service.desk.forms import check_word
 from mirab.service.desk.office import BRIEF, Office
 from mirab.service.inbox import Entry
+from mirab.service.paging import PAGE, every
 from mirab.study.gatekeeping import DIGEST, broken
 
 ACTION = "rollout.set"
 OBSERVE, ENFORCE = "observe", "enforce"
 SIGNED_WITHIN: Duration = 30 * DAY
 """A gate report that was signed off longer ago says nothing of today."""
-PAGE = 1_000
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -74,16 +74,12 @@ class RolloutCommands:
 
     def load(self) -> None:
         """What was decided before this start."""
-        cursor: str | None = None
-        while True:
-            entries, cursor = self._office.live.store.audit(action=ACTION, limit=PAGE, after=cursor)
-            for entry in entries:
-                found = Decision(**json.loads(entry.after))
-                known = self._decided.get(found.account)
-                if known is None or known.number < found.number:
-                    self._decided[found.account] = found
-            if cursor is None:
-                return
+        store = self._office.live.store
+        for entry in every(lambda cursor: store.audit(action=ACTION, limit=PAGE, after=cursor)):
+            found = Decision(**json.loads(entry.after))
+            known = self._decided.get(found.account)
+            if known is None or known.number < found.number:
+                self._decided[found.account] = found
 
     # --- read ---------------------------------------------------------------------------------------------------------
     def status(self) -> dict[str, Any]:
@@ -257,17 +253,18 @@ def _audit(made: Decision, who: str, origin: str, before: str) -> AuditEntry:
 
 def _line(account: str, mode: str, known: Decision | None, cases: Mapping[str, Case], now: Instant) -> dict[str, Any]:
     """One account of the status; a decision that is not what holds is not its ground."""
-    case = cases.get(known.exception) if known is not None else None
-    holds = known is not None and known.mode == mode
+    if known is None or known.mode != mode:
+        known = Decision(account, mode, "", 0)
+    case = cases.get(known.exception)
     return {
         "account": account,
         "mode": mode,
-        "by": known.by if holds and known is not None else "",
-        "at": known.at if holds and known is not None else None,
-        "why": known.why if holds and known is not None else "",
-        "gates": known.gates if holds and known is not None else "",
-        "exception": known.exception if holds and known is not None else "",
-        "until": case.end if holds and case is not None and case.standing(now) == "in force" else None,
+        "by": known.by,
+        "at": known.at or None,
+        "why": known.why,
+        "gates": known.gates,
+        "exception": known.exception,
+        "until": case.end if case is not None and case.standing(now) == "in force" else None,
     }
 
 

@@ -32,6 +32,7 @@ from mirab.service.desk.keys import Keys, digest_of
 from mirab.service.desk.office import Office, audited
 from mirab.service.desk.submission import Draft, judged
 from mirab.service.inbox import Entry
+from mirab.service.paging import PAGE, every
 from mirab.study import words
 
 REHEARSED = WorkloadId("9" * 18)
@@ -158,12 +159,9 @@ class Submissions:
         return tuple(after)
 
     def _namesakes(self, name: str, who: Principal) -> Iterable[WorkloadId]:
-        cursor: str | None = None
-        while True:
-            rows, cursor = self._office.live.store.jobs(states=LIVE, user=who.user, after=cursor, limit=1_000)
-            yield from dict.fromkeys(row.array_job or row.id for row in rows if row.name == name)
-            if cursor is None:
-                return
+        store = self._office.live.store
+        mine = every(lambda cursor: store.jobs(states=LIVE, user=who.user, after=cursor, limit=PAGE))
+        return dict.fromkeys(row.array_job or row.id for row in mine if row.name == name)
 
     def _standing(self, state: State, after: Sequence[Dependency]) -> Standing:
         book: Book = self._office.book
@@ -222,6 +220,6 @@ def _named(number: WorkloadId, ask: Ask) -> str:
 def _summary(made: Accepted) -> str:
     workload = made.jobs[0][0]
     shape = workload.shape
-    return f"{workload.account}: {shape.nodes} x {plural(shape.gpus_per_node, 'GPU')}" + (
-        f", {len(made.jobs)} tasks" if len(made.jobs) > 1 else ""
-    )
+    each = plural(shape.gpus_per_node, "GPU") if shape.gpus_per_node else plural(shape.cpus_per_node, "core")
+    tasks = f", {len(made.jobs)} tasks" if len(made.jobs) > 1 else ""
+    return f"{workload.account}: {shape.nodes} x {each}{tasks}"
