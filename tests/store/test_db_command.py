@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from mirab.cli.main import run
 from mirab.store import open_store
+from tests.live.postgres import PostgresServer
 from tests.store.makers import fill
 
 
@@ -102,3 +103,18 @@ def test_a_store_in_use(filled: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_places_that_do_not_work(url: str, code: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["db", "check", "--db", url]) == code
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_database_of_another_owner(postgres_server: PostgresServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """As after `createdb mirab` without --owner: from PostgreSQL 15 on others may make no tables in it."""
+    import psycopg
+
+    url = postgres_server.new_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        connection.execute("CREATE ROLE guest LOGIN")
+    assert run(["db", "migrate", "--db", url.replace("mirab@", "guest@")]) == 1
+    told = capsys.readouterr().err
+    assert "does not let guest do this (permission denied for schema public): make that user the owner of" in told
+    assert told.count("\n") == 1

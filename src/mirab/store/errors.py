@@ -23,6 +23,10 @@ class CorruptStoreError(StoreError):
     """What is stored is damaged; the message says where, and how to get back."""
 
 
+class NoRightError(StoreError):
+    """The database does not let this user do what a store takes; the message says what would."""
+
+
 class UnreachableStoreError(StoreError):
     """The database does not answer, or cannot write just now; the same may succeed later."""
 

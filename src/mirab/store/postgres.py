@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from mirab.store.errors import CorruptStoreError, StoreError, UnreachableStoreError, words_of
+from mirab.store.errors import CorruptStoreError, NoRightError, StoreError, UnreachableStoreError, words_of
 
 LOCK_CLASS = 0x6D697261
 """The first half of mirab's advisory locks; the second is made from the schema and the purpose."""
@@ -15,6 +15,8 @@ PASSING = ("08", "40", "53", "55", "57", "58")
 PASSING_STATES = ("25006", "25P03")
 """A standby or a server that only reads for now; a transaction that was ended for being idle."""
 DAMAGED = ("XX001", "XX002")
+NO_RIGHT = "42501"
+"""Most often `createdb` without --owner: from PostgreSQL 15 on only its owner may make tables in a database."""
 
 CONNECT_ARGUMENTS = {
     "connect_timeout": 5,
@@ -123,6 +125,12 @@ class Postgres:
             return CorruptStoreError(
                 f"{self.name} is damaged ({words_of(error)}): restore the last backup into an empty database with "
                 "'mirab db restore'"
+            )
+        if state == NO_RIGHT:
+            what = words_of(error).partition(" LINE ")[0]
+            return NoRightError(
+                f"{self.name} does not let {self.url.username or 'you'} do this ({what}): make that user the owner of "
+                "the database, or name a schema of its own with ?options=-csearch_path=mirab"
             )
         if isinstance(error, DBAPIError) and self.passing(error):
             return UnreachableStoreError(f"{self.name} does not answer, or cannot write now ({words_of(error)})")
