@@ -505,3 +505,19 @@ def test_the_command_checks_and_tries(mirab: Mirab, post: Post, tmp_path: Path) 
     assert "test" in post.got[0][1]["text"]
     post.answers = [404]
     assert "Not everybody was reached" in mirab("notice", "check", file, "--send").err
+
+
+def test_the_command_tells_of_secrets_that_others_can_read_and_of_nobody(mirab: Mirab, tmp_path: Path) -> None:
+    file, token = tmp_path / "n.yaml", tmp_path / "token"
+    token.write_text("secret")
+    file.write_text("notices: [{to: webhook, url: 'http://127.0.0.1:1/x', token_file: token}]")
+    token.chmod(0o640)
+    assert (
+        f"others can read {token}, in which a secret stands: chmod 600 {token}." in mirab("notice", "check", file).err
+    )
+    token.chmod(0o600)
+    assert mirab("notice", "check", file).err == ""
+    refused = mirab("notice", "check", file, "--send").err
+    assert refused == "mirab: Not everybody was reached: webhook 127.0.0.1:1: Connection refused.\n"
+    file.write_text("notices: []")
+    assert "Nobody is told anything" in mirab("notice", "check", file).err

@@ -29,7 +29,7 @@ def check(file: str, send: bool, as_json: bool) -> None:
     """Read FILE, say who would be told of what, and with --send try each of them."""
     from mirab.service.courier import Notice
     from mirab.service.courier import send as deliver
-    from mirab.service.noticefile import read_receivers
+    from mirab.service.noticefile import open_secrets, read_receivers
 
     try:
         receivers = read_receivers(Path(check_input(file)))
@@ -37,6 +37,10 @@ def check(file: str, send: bool, as_json: bool) -> None:
         raise UnusableError(str(error)) from error
     told = [{"name": each.name, "about": list(each.about), "accounts": list(each.accounts)} for each in receivers]
     emit(to_json({"receivers": told}) if as_json else table(COLUMNS, [_row(each) for each in told], terminal_width()))
+    for secret in open_secrets(Path(file), receivers):
+        say(f"mirab: others can read {secret}, in which a secret stands: chmod 600 {secret}.")
+    if not receivers:
+        say(f"Nobody is told anything: notices: of {file} is empty.")
     if not send:
         return
     failed = []
@@ -46,9 +50,15 @@ def check(file: str, send: bool, as_json: bool) -> None:
             deliver(each, [notice])
             say(f"{each.name} took it.")
         except (OSError, ValueError) as error:
-            failed.append(f"{each.name}: {type(error).__name__}: {error}")
+            failed.append(f"{each.name}: {_why(error)}")
     if failed:
         raise UnusableError(f"Not everybody was reached: {'; '.join(failed)}.")
+
+
+def _why(error: Exception) -> str:
+    """What the network or the other side said, without Python's words for it."""
+    reason = getattr(error, "reason", error)
+    return str(getattr(reason, "strerror", None) or reason or type(error).__name__)
 
 
 def _row(each: dict[str, Any]) -> list[str]:

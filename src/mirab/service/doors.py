@@ -25,7 +25,7 @@ from mirab.service.auth.tokens import first_admin_token, is_local, valid
 from mirab.service.config import NONE, ConfigError, ServeConfig
 from mirab.service.courier import Courier
 from mirab.service.garbage import Garbage
-from mirab.service.noticefile import read_receivers
+from mirab.service.noticefile import open_secrets, read_receivers
 from mirab.service.notices import Notices
 from mirab.service.runtime import LiveEngine, Service
 from mirab.service.views.moments import iso
@@ -103,9 +103,12 @@ def notices_of(service: Service) -> Notices | None:
     if file is None:
         return None
     try:
-        couriers = [Courier(receiver) for receiver in read_receivers(file)]
+        receivers = read_receivers(file)
+        for secret in open_secrets(file, receivers):
+            log.warning("notice.open_secret", file=str(secret), hint=f"others can read it: chmod 600 {secret}")
     except (OSError, LogError) as error:
         raise ConfigError(f"--notices: {error}") from error
+    couriers = [Courier(receiver) for receiver in receivers]
     return Notices(service.live, service.desk, service.views, couriers, service.config.state_dir)
 
 

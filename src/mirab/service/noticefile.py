@@ -5,6 +5,7 @@ Nobody is told anything while there is no such file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -70,6 +71,13 @@ def read_receivers(path: Path) -> tuple[Receiver, ...]:
     """
     entry = read_yaml(path).fields("the file", ("notices",), ("notices",))["notices"]
     return tuple(_receiver(item) for item in entry.rows("notices"))
+
+
+def open_secrets(path: Path, receivers: Sequence[Receiver]) -> list[Path]:
+    """The files with a secret that others can read: `path` itself if it has an address of Slack, and those it names."""
+    named = [file for each in receivers for file in (each.token_file, each.password_file) if file is not None]
+    own = [path] if any(each.form == "slack" for each in receivers) else []
+    return [file for file in dict.fromkeys([*own, *named]) if file.stat().st_mode & 0o077]
 
 
 def _receiver(item: Entry) -> Receiver:
