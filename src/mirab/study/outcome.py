@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from mirab.study.catalogue import MEASURES, Report, account_name
@@ -166,11 +167,9 @@ def outcome_sections(found: Json) -> list[Section]:
     columns = ("", "present", "predicted", "happened", "")
     whole = [(row["name"], *row["told"], row["verdict"]) for row in found["measures"]]
     rows: list[tuple[str, ...]] = []
-    for row in found["accounts"]:
-        name = account_name(row["account"])
-        if not rows or row["account"] != found["accounts"][found["accounts"].index(row) - 1]["account"]:
-            rows.append((name, "", "", "", ""))
-        rows.append((f"  {row['name']}", *row["told"], row["verdict"]))
+    for account, aspects in groupby(found["accounts"], key=lambda row: row["account"]):
+        rows.append((account_name(account), "", "", "", ""))
+        rows += [(f"  {row['name']}", *row["told"], row["verdict"]) for row in aspects]
     return [
         Section("Predicted and happened", notes=[lede]),
         Section("By account", Table(columns, rows)),
