@@ -73,14 +73,15 @@ class ById(dict[str, WorkloadId]):
 
 @dataclass(eq=False)
 class Way:
-    """One scenario being played with real time."""
+    """One scenario being played with real time. `heard`: all decisions, of which so many have been `compared`."""
 
     scenario: Scenario
     world: World
     scale: float
     names: dict[str, str] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
-    heard: list[tuple[Instant, Decided]] = field(default_factory=list)
+    heard: list[Decided] = field(default_factory=list)
+    compared: int = 0
     steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -97,7 +98,7 @@ class Way:
 
     def _hear(self, facts: Sequence[Event], plan: Plan) -> None:
         cluster = self.world.service.live.state.cluster
-        self.heard += [(plan.at, found) for found in decisions_of(plan, cluster, ById())]
+        self.heard.extend(decisions_of(plan, cluster, ById()))
 
     # --- time
     def play(self) -> None:
@@ -123,7 +124,7 @@ class Way:
     def _wait_for(self, decisions: int) -> None:
         """So many have been heard. A slow machine gets more time than its round; what follows is as much later."""
         begun = time.monotonic()
-        while len(self.heard) < decisions and time.monotonic() - begun < PATIENCE_S:
+        while len(self.heard) - self.compared < decisions and time.monotonic() - begun < PATIENCE_S:
             self._assert_alive()
             time.sleep(0.1)
         self.began += time.monotonic() - begun
@@ -133,8 +134,9 @@ class Way:
         assert not pulse.failed, pulse.failed
 
     def _compare(self, plan: Sequence[Statement], where: str) -> None:
-        heard, self.heard = self.heard, []
-        got = [self._named(found) for _, found in heard]
+        heard = self.heard[self.compared :]
+        self.compared += len(heard)
+        got = [self._named(found) for found in heard]
         self.steps += [step_of(found) for found in got]
         wrong = differences(_wanted(plan), got)
         if wrong:
