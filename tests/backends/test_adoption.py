@@ -13,6 +13,7 @@ import pytest
 
 from mirab.backends.local import burial, rundir
 from mirab.backends.local.launching import spawn
+from mirab.backends.local.leftovers import living
 from mirab.backends.local.watching import shim_pidfd
 from mirab.model.events import Outcome, RunCheckpointed, RunEnded, RunStarted
 from mirab.model.plans import Start
@@ -168,6 +169,14 @@ def test_a_run_that_had_started_and_has_no_folder_is_lost(rig: Rig) -> None:
     rig.restart(started=["1.1"])
     assert rig.ended(RunId("1.1")).outcome is Outcome.NODE_FAIL
     assert not (rig.root / "log").exists()
+
+
+def test_what_has_said_its_last_word_goes_on_no_more_although_its_shim_is_still_there(rig: Rig) -> None:
+    run_id = rig.start("1", "sleep", "100")
+    rig.started(run_id)
+    assert list(living(rig.root)) == [(run_id, rig.shim_pid(run_id))]
+    Path(rig.backend.folders.run(run_id), rundir.EXIT).write_text("{}")
+    assert list(living(rig.root)) == []
 
 
 # --- the shim --------------------------------------------------------------------------------
