@@ -121,8 +121,15 @@ def test_problems_become_exceptions_with_the_servers_own_words(
     double: Double, status: int, kind: type[Exception]
 ) -> None:
     double.special = lambda asked: problem(status, "said so: do this")
-    with pytest.raises(kind, match=r"^said so: do this$"), Client(parse_address(double.url)) as client:
+    with pytest.raises(kind, match=r"^said so: do this$"), Client(parse_address(double.url), "mirab_x") as client:
         client.get("/jobs")
+
+
+def test_who_has_no_token_is_told_where_it_goes(double: Double) -> None:
+    double.special = lambda asked: problem(401, "say who you are: send a token as `Authorization: Bearer mirab_...`")
+    with pytest.raises(DeniedError) as raised, Client(parse_address(double.url)) as client:
+        client.get("/jobs")
+    assert f"the token that you were given into {token_file()} (mode 600), or into MIRAB_TOKEN" in str(raised.value)
 
 
 def test_what_is_not_mirab_is_told_apart(double: Double) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from mirab import __version__
-from mirab.cli.address import Address, find_server, find_token
+from mirab.cli.address import Address, find_server, find_token, token_file
 from mirab.cli.exits import (
     ConflictError,
     DeniedError,
@@ -244,6 +244,8 @@ class Client:
             raise LostError(str(error) or type(error).__name__) from error
         if date := response.getheader("Date"):
             self.dated = date, asked, time.time()
+        if response.status == 401 and not self.token:
+            raise _nobody(self.address)
         if response.status >= 300:
             raise _problem(response, self.address)
         return response
@@ -335,6 +337,13 @@ def _problem(response: HTTPResponse, address: Address) -> Exception:
     if not isinstance(detail, str) or not detail:
         return UnusableError(f"{address} answered {response.status} {response.reason} without saying why.")
     return KINDS.get(response.status, UnusableError)(detail)
+
+
+def _nobody(address: Address) -> DeniedError:
+    return DeniedError(
+        f"{address} wants to know who you are: put the token that you were given into {token_file()} (mode 600), or "
+        "into MIRAB_TOKEN."
+    )
 
 
 def _too_late(address: Address, timeout: float) -> TimedOutError:
