@@ -360,3 +360,16 @@ def test_a_record_that_was_cut_short_says_so(mirab: Mirab, log: Path, cluster: P
     said = mirab("explain", record, "nobody")
     assert said.code == 3
     assert "The record is cut short" in said.sentence
+
+
+@pytest.mark.parametrize("words", [("status",), ("import",), ("release-all",)])
+def test_a_slurm_that_does_not_answer(
+    mirab: Mirab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for program in ("squeue", "sacctmgr", "scontrol", "sinfo"):
+        (tmp_path / program).write_text("#!/bin/sh\necho no controller >&2\nexit 1\n", encoding="utf-8")
+        (tmp_path / program).chmod(0o755)
+    said = mirab("slurm", *words, "--state-dir", tmp_path / "state")
+    assert said.code == 1
+    assert said.sentence.endswith("no controller. Is the controller up (`scontrol ping`)?")

@@ -51,7 +51,11 @@ def _read(runner: Runner, command: tuple[str, ...]) -> str:
     try:
         return runner.read(command)
     except SlurmCommandError as error:
-        raise UnusableError(str(error)) from error
+        raise _refused(error) from error
+
+
+def _refused(error: Exception) -> UnusableError:
+    return UnusableError(f"{str(error).removesuffix('.')}. Is the controller up (`scontrol ping`)?")
 
 
 def _listed(look: Callable[[], list[_Found]]) -> list[_Found]:
@@ -60,7 +64,9 @@ def _listed(look: Callable[[], list[_Found]]) -> list[_Found]:
 
     try:
         return look()
-    except (SlurmCommandError, ListingError) as error:
+    except SlurmCommandError as error:
+        raise _refused(error) from error
+    except ListingError as error:
         raise UnusableError(str(error)) from error
 
 
