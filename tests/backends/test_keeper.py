@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from mirab.backends.local import keeper as keeping
+from mirab.backends.local import processes, rundir
 from mirab.backends.local.keeper import SHUTDOWN_S, Keeper
 from tests.backends.rig import Rig
 
@@ -36,7 +37,7 @@ class Clocks:
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
     monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=made.monotonic))
-    monkeypatch.setattr(keeping.rundir, "now_ms", made.wall)
+    monkeypatch.setattr(rundir, "now_ms", made.wall)
     return made
 
 
@@ -52,8 +53,8 @@ def keeper(tmp_path: Path, clocks: Clocks) -> Iterator[Keeper]:
 def killed_by_sigterm(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run has got it, nobody has said why, and nothing of it is left."""
     ends = iter([{7: 15}])
-    monkeypatch.setattr(keeping.processes, "reap", lambda: next(ends, {}))
-    monkeypatch.setattr(keeping.processes, "no_child_left", lambda: True)
+    monkeypatch.setattr(processes, "reap", lambda: next(ends, {}))
+    monkeypatch.setattr(processes, "no_child_left", lambda: True)
     keeper.launch, keeper.up, keeper.started_at = SimpleNamespace(pid=7), True, keeper.now()  # type: ignore[assignment]
     keeper.turn()
     assert keeper.launch is not None, "a shutdown of the machine may have been meant"

@@ -60,7 +60,7 @@ def victim_of(service: LocalService, ids: list[str]) -> Callable[[], str]:
 
 
 def is_victim(found: dict[str, Any]) -> bool:
-    return found["state"] == "COMPLETING" or found["preemptions"] > 0
+    return bool(found["state"] == "COMPLETING" or found["preemptions"] > 0)
 
 
 def test_killed_in_the_grace_of_a_preemption(two_teams: tuple[Path, tuple[str, ...]]) -> None:

@@ -263,8 +263,10 @@ def test_while_the_store_blocks_commands_have_an_unknown_outcome_and_reads_are_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     blocked, well = Flag(), Flag()
-    service = Service(MemoryStore(before=lambda: (blocked.set(), well.wait(60))))
-    post = service.live.inbox.post
+
+    def before() -> None:
+        blocked.set()
+        well.wait(60)
 
     def taken(build: Build) -> Request:
         """Only when the decider stands before the store with it does the time begin to run."""
@@ -273,6 +275,8 @@ def test_while_the_store_blocks_commands_have_an_unknown_outcome_and_reads_are_r
         assert blocked.wait(60)
         return request
 
+    service = Service(MemoryStore(before=before))
+    post = service.live.inbox.post
     service.decider.start()
     assert blocked.wait(60)
     with pytest.raises(UnavailableError, match="nothing was done"):
