@@ -12,6 +12,8 @@ from mirab.model.events import Outcome, PolicyChanged, RunAdopted, RunEnded
 from mirab.model.policy import Policy
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, RunId, WorkloadId
+from mirab.service.api.bus import Record
+from mirab.service.api.stream import Filter
 from mirab.service.inbox import Entry
 from mirab.service.metrics import Metrics
 from mirab.service.views.answers import Answers
@@ -88,3 +90,13 @@ def test_the_chronicle_calls_advice_advice_and_a_deed_a_deed(observing: Bench) -
     assert observing.states()[job] == "RUNNING"
     assert told(job)[0].startswith("starts on "), "the newest first"
     assert told(job)[-1].startswith("advice alone: ")
+
+
+def test_a_stream_of_events_tells_of_no_start_that_was_only_advised(observing: Bench) -> None:
+    (job,) = observing.submit(gpus_per_node=4, min_runtime="1h")
+    begins(observing, job)
+    views = Views(observing.live, observing.desk)
+    views.ledger.catch_up()
+    heard = Filter(observing.store, job, None, advice=views.observed_at)  # type: ignore[arg-type]
+    news = [each for record in observing.store.records() for each in heard.wanted(Record(*record))]
+    assert [each.data["what"] for each in news if each.kind == "job"] == ["submitted", "started"]

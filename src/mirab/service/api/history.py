@@ -50,7 +50,7 @@ async def stream_events(
     """
     check_places(parts)
     after = int(last_event_id) if last_event_id is not None else None
-    wanted = Filter(parts.store, job, account or None, parts.live.heirs)
+    wanted = Filter(parts.store, job, account or None, parts.live.heirs, parts.views.observed_at)
     return StreamingResponse(
         events(parts.bus, parts.store, parts.settings, wanted, after),
         media_type="text/event-stream",

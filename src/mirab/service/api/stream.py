@@ -11,7 +11,7 @@ from itertools import islice
 from anyio.to_thread import run_sync
 
 from mirab.model.accounts import covers
-from mirab.model.units import AccountPath
+from mirab.model.units import AccountPath, Instant
 from mirab.service.api.bus import Bus, Listener, Record
 from mirab.service.api.ports import ApiSettings, StorePort
 from mirab.service.api.told import Told, told
@@ -27,17 +27,25 @@ DROPPED = b": too slow, come back with Last-Event-ID\n\n"
 class Filter:
     """What a client wants to hear: one job, or the jobs of a subtree; without either, everything.
 
-    `heirs`: account that is no more -> the one that goes on for it, as the budgets in force say.
+    `heirs`: account that is no more -> the one that goes on for it, as the budgets in force say. `advice`: whether what
+    was decided at an instant is only advised.
     """
 
-    def __init__(self, store: StorePort, job: str | None, account: str | None,
-                 heirs: Callable[[], Mapping[AccountPath, AccountPath]] = dict) -> None:  # fmt: skip
-        self._store, self._job, self._account, self._heirs = store, job, account, heirs
+    def __init__(
+        self,
+        store: StorePort,
+        job: str | None,
+        account: str | None,
+        heirs: Callable[[], Mapping[AccountPath, AccountPath]] = dict,
+        advice: Callable[[Instant], bool] = lambda _: False,
+    ) -> None:
+        self._store, self._job, self._account, self._heirs, self._advice = store, job, account, heirs, advice
         self._accounts: OrderedDict[str, str] = OrderedDict()
 
     def wanted(self, record: Record) -> list[Told]:
         """May look jobs up in the store: not for the event loop."""
-        return [each for each in told(record.seq, record.facts, record.plan) if self.wants(each)]
+        news = told(record.seq, record.facts, record.plan, self._advice(record.plan.at))
+        return [each for each in news if self.wants(each)]
 
     def wants(self, news: Told) -> bool:
         """May look a job up in the store."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirab.model import events as fact
@@ -30,6 +30,7 @@ _JOB_FACTS: dict[type, str] = {
     fact.WorkloadReleased: "released",
     fact.RequeueRequested: "requeue-asked",
     fact.RunStarted: "started",
+    fact.RunAdopted: "started",
     fact.RunCheckpointed: "checkpointed",
     fact.RunSuspended: "suspended",
     fact.RunContinued: "continued",
@@ -51,8 +52,12 @@ _NODE_ACTIONS: dict[type, str] = {
 }
 
 
-def told(seq: int, facts: Sequence[Event], plan: Plan) -> list[Told]:
-    """The events of one record, in order: what came in, what was decided, and a sum of it at the end."""
+def told(seq: int, facts: Sequence[Event], plan: Plan, advice: bool = False) -> list[Told]:
+    """The events of one record, in order: what came in, what was decided, and a sum of it at the end.
+
+    `advice`: the service only observed, so that nothing of what was decided is done.
+    """
+    plan = replace(plan, actions=()) if advice else plan
     found = [*_facts(facts), *_actions(plan)]
     if found:
         started = sum(isinstance(action, plan_of.Start) for action in plan.actions)

@@ -181,6 +181,10 @@ class Views:
         rows = self._live.store.decisions(before=before, limit=limit, mentioning=mentioning)
         return [_decision(seq, json.loads(plan), names) for seq, _, plan in reversed(rows)]
 
+    def observed_at(self, at: Instant) -> bool:
+        """Whether what was decided at that instant is advice."""
+        return self.ledger.observed_at(at)
+
     def chronicle(self, before: int | None, limit: int, topics: Sequence[str], about: str | None) -> dict[str, Any]:
         """The journal in sentences, newest first; `about`: a job, a node, or an account and all below it."""
         with self._live.reading() as state:
@@ -189,7 +193,7 @@ class Views:
         mentioning = None if is_account else about
         return chronicle.page(
             lambda last, size: self._live.store.decisions(before=last, limit=size, mentioning=mentioning),
-            chronicle.Teller(cluster, names, self.ledger.observed_at), before, limit, topics, about,
+            chronicle.Teller(cluster, names, self.observed_at), before, limit, topics, about,
         )  # fmt: skip
 
     def _now(self, state: State) -> Instant:
