@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,13 @@ from mirab.model.policy import Policy
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, RunId, WorkloadId
 from mirab.service.api.bus import Record
+from mirab.service.api.history import list_decisions
 from mirab.service.api.stream import Filter
 from mirab.service.inbox import Entry
 from mirab.service.metrics import Metrics
 from mirab.service.views.answers import Answers
 from mirab.service.views.views import Views
-from tests.service.house import Bench
+from tests.service.house import ROOT, Bench
 
 
 @pytest.fixture
@@ -97,6 +100,15 @@ def test_a_stream_of_events_tells_of_no_start_that_was_only_advised(observing: B
     begins(observing, job)
     views = Views(observing.live, observing.desk)
     views.ledger.catch_up()
-    heard = Filter(observing.store, job, None, advice=views.observed_at)  # type: ignore[arg-type]
+    heard = Filter(observing.store, job, None, advice=views.observed_at)
     news = [each for record in observing.store.records() for each in heard.wanted(Record(*record))]
     assert [each.data["what"] for each in news if each.kind == "job"] == ["submitted", "started"]
+
+
+def test_a_decision_over_the_wire_says_whether_it_was_advice(observing: Bench) -> None:
+    observing.submit(gpus_per_node=4, min_runtime="1h")
+    views = Views(observing.live, observing.desk)
+    views.ledger.catch_up()
+    parts: Any = SimpleNamespace(store=observing.store, views=views)
+    told = list_decisions(ROOT, parts).decisions
+    assert told and all(each.advice for each in told)

@@ -133,17 +133,6 @@ def test_pages_and_filters(bench: Bench, views: Views) -> None:
         views.jobs(JobFilter(after="nonsense"))
 
 
-def test_decisions_as_sentences(bench: Bench, views: Views) -> None:
-    bench.submit(nodes=2, gpus_per_node=4)
-    bench.submit()
-    told = views.decisions(mentioning="1")
-    starts = [each for decision in told for each in decision["told"] if each["what"] == "Start"]
-    assert starts[0]["about"] == "1.1"
-    assert "its turn came and enough was free" in starts[0]["sentence"]
-    waits = [each for decision in views.decisions() for each in decision["told"] if each["what"] == "Waiting"]
-    assert "needs 1 node with 1 free GPU" in waits[0]["sentence"]
-
-
 def test_an_end_that_nobody_meant_is_told(bench: Bench, views: Views) -> None:
     """In the list, in full, and in the sentence of the page: with the exit code and what it means."""
     for outcome, code, told in (

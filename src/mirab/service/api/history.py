@@ -70,7 +70,9 @@ def list_decisions(
     """Records of the journal, the newest first: the facts that came in, and the plan that was made of them."""
     rows = parts.store.decisions(after, before, limit, mentioning or None)
     found = [
-        Decision(seq=seq, at=iso(plan["at"]), facts=json.loads(facts), plan=plan)
+        Decision(
+            seq=seq, at=iso(plan["at"]), facts=json.loads(facts), plan=plan, advice=parts.views.observed_at(plan["at"])
+        )
         for seq, facts, plan in ((seq, facts, json.loads(text)) for seq, facts, text in rows)
     ]
     found.sort(key=lambda each: -each.seq)

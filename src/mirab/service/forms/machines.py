@@ -65,6 +65,9 @@ class Decision(Reply):
     at: Moment
     facts: list[dict[str, Any]]
     plan: dict[str, Any]
+    advice: Annotated[
+        bool, Field(description="The service only observed: nobody acted on the plan's actions and holds.")
+    ] = False
 
 
 class Decisions(Reply):

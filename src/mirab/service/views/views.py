@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirab.core.state import State
-from mirab.model.codec import decode
 from mirab.model.records import JobRow
 from mirab.model.units import AccountPath, Instant
 from mirab.service.api.ports import JobFilter
@@ -20,10 +18,8 @@ from mirab.service.views import chronicle, jobs, nodes, present, shares, squatte
 from mirab.service.views.answers import Answers
 from mirab.service.views.jobs import Why
 from mirab.service.views.ledger import LiveLedger
-from mirab.service.views.moments import iso
 from mirab.service.views.squatters import Activity, Silence, Watch
 from mirab.service.views.waiting import names_of
-from mirab.study import words
 from mirab.study.formats import Names
 
 if TYPE_CHECKING:
@@ -172,15 +168,6 @@ class Views:
             now = self._now(state)
             return self.watch.silences(state, now), now
 
-    def decisions(
-        self, before: int | None = None, limit: int = 50, mentioning: str | None = None
-    ) -> list[dict[str, Any]]:
-        """What was decided, newest first, each action and each new reason to wait as a sentence."""
-        with self._live.reading() as state:
-            names = names_of(state)
-        rows = self._live.store.decisions(before=before, limit=limit, mentioning=mentioning)
-        return [_decision(seq, json.loads(plan), names) for seq, _, plan in reversed(rows)]
-
     def observed_at(self, at: Instant) -> bool:
         """Whether what was decided at that instant is advice."""
         return self.ledger.observed_at(at)
@@ -199,19 +186,3 @@ class Views:
     def _now(self, state: State) -> Instant:
         """Taken while the state is held, so that no decision is later."""
         return max(state.now, self._live.now())
-
-
-def _decision(seq: int, plan: dict[str, Any], names: Names) -> dict[str, Any]:
-    told = [*plan.get("actions", ()), *plan.get("waiting", ())]
-    return {
-        "seq": seq,
-        "at": iso(plan["at"]),
-        "told": [
-            {
-                "what": each.get("type", ""),
-                "about": each.get("run_id") or each.get("workload_id") or each.get("node", ""),
-                "sentence": words.sentence(decode(each["reason"]), names) if "reason" in each else "",
-            }
-            for each in told
-        ],
-    }
