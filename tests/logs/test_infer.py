@@ -121,6 +121,14 @@ def test_budgets_are_shares_of_the_used_time(tmp_path: Path) -> None:
     shares = {path: share for path, _, share in trace.budgets.walk()}
     assert shares == {"p": WHOLE // 2, "p/a": WHOLE * 3 // 8, "p/b": WHOLE // 8, "q": WHOLE // 2}
     assert "budgets inferred from the GPU-time that each account used: q 50.0%, p/a 37.5%, p/b 12.5%" in trace.notes
+    assert not any("one account has everything" in note for note in trace.notes)
+
+
+def test_one_account_of_several_users_says_who_could_be_the_accounts(tmp_path: Path) -> None:
+    log = native("1,0,all,ann,1,1,3000", "2,0,all,bob,1,1,1000")
+    told = "one account has everything, and so nothing is shared: its 2 users could be the accounts (--account-by user)"
+    assert told in read(tmp_path, log).notes
+    assert told not in read(tmp_path, log, account_by="user").notes
 
 
 def test_work_of_an_inner_account_leaves_its_children_theirs(tmp_path: Path) -> None:

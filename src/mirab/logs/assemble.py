@@ -202,6 +202,10 @@ def _choose_budgets(intake: Intake, given: ClusterFile | None, unit: str) -> Bud
     shown = ", ".join(f"{path} {share / 10**7:.1f}%" for path, share in whole[:SHARES_SHOWN])
     more = f" and {len(whole) - SHARES_SHOWN} more" if len(whole) > SHARES_SHOWN else ""
     intake.notes.append(f"budgets inferred from the {UNIT_NAMES[unit]}-time that each account used: {shown}{more}")
+    users = {job.user for job in intake.jobs}
+    if len(whole) == 1 and len(users) > 1:
+        intake.notes.append(f"one account has everything, and so nothing is shared: its {len(users):,} users could be "
+                            "the accounts (--account-by user)")  # fmt: skip
     return budgets
 
 
