@@ -94,5 +94,4 @@ def test_how_long_a_run_lasts(argv: tuple[str, ...], lasts: int) -> None:
 def test_it_has_no_output() -> None:
     engine = Bench().engine
     assert engine.output_path(WorkloadId("1")) is None
-    assert not list(engine.usage_records())
     assert engine.utilization() == {}

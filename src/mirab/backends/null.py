@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
@@ -107,7 +107,3 @@ class NullBackend:
     def prune(self, ended_before: Instant) -> int:
         """Nothing is kept."""
         return 0
-
-    def usage_records(self) -> Iterator[object]:
-        """There are no shims that could have kept records."""
-        return iter(())
