@@ -157,8 +157,8 @@ def test_nobody_takes_from_another_ledger_nor_stands_beside_it() -> None:
     accounts = world.state.accounts
     blue, own, red = accounts[AccountPath("blue")], accounts[AccountPath("h100:blue")], accounts[H]
     assert trial.may_take(own, red, 0) and not trial.may_take(blue, red, 0)
-    assert world.state.roots_beside(red) == [red, own]
-    assert trial.first_leaf(own.window) is own and trial.first_leaf(blue.window) is None
+    assert world.state.roots_of(red.ledger) == [red, own]
+    assert trial.first_leaf(own.ledger) is own and trial.first_leaf(blue.ledger) is None
 
 
 def test_without_a_pool_left_the_main_ledger_stands_empty() -> None:

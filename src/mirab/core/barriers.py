@@ -21,7 +21,7 @@ def barrier(trial: Trial, queue: Queue) -> WaitReason | None:
     if leaf.capped and (cap := at_cap(trial, queue)) is not None:
         return cap
     if trial.policy.order == "quota":
-        quota = trial.state.installed(leaf) * leaf.share // WHOLE
+        quota = trial.state.installed(leaf.ledger.pools) * leaf.share // WHOLE
         running = leaf.running + trial.given_charge.get(leaf, 0)
         if running + min(queue.info.rates) > quota:
             return QuotaFull(quota // UNIT, running // UNIT)

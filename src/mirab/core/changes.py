@@ -43,7 +43,7 @@ def cluster_changed(state: State, event: events.ClusterChanged) -> None:
             state.usable[number] |= state.banks[number].grow(pool)
         _place(state, number, pool, already=len(old[number].nodes) if number < len(old) else 0)
     state.choices.clear()
-    if state.divide(state.budgets) and state.divided:
+    if state.divide(state.budgets):
         state.install(state.budgets)
     state.capacity_changed(grown=True)
     _judge_anew(state)

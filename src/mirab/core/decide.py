@@ -111,12 +111,11 @@ def _join_all(trial: Trial, turns: Turns) -> None:
 def _join_gangs(trial: Trial, turns: Turns) -> None:
     """Gangs that were a few nodes short of a hold: those nodes may be free now, before others take them."""
     free = [trial.count(number, bank.slots) for number, bank in enumerate(trial.banks)]
-    most = max(free)
-    if not most:
+    if not any(free):
         return
     for queue, missing in trial.state.short.items():
         leaf = queue.user.account
-        there = most if not trial.state.divided else max(free[number] for number in trial.state.pools_beside(leaf))
+        there = max([free[number] for number in leaf.ledger.pools])
         if there and missing <= there and _may_have_hold(trial, leaf):
             turns.join(queue)
 

@@ -81,7 +81,7 @@ def _standing(trial: Trial, queue: Queue, plan: NoClearing) -> ShareSpent | None
     if not trial.contract or not queue.info.charged:
         return None
     mine = queue.user.account
-    first = trial.first_leaf(mine.window)
+    first = trial.first_leaf(mine.ledger)
     if first is None or first is mine or by_ratio(trial, mine) <= by_ratio(trial, first):
         return None
     return ShareSpent(trial.ratio(mine), first.path, trial.ratio(first), _nodes_free(trial, queue))

@@ -46,7 +46,7 @@ def admit(state: State, pending: Pending, known: bool = False) -> None:
     if (
         account is None
         or closed
-        or not state.info_for(shape, account.path).pools
+        or not state.info_for(shape, account).pools
         or (account.capped and not known and too_large(account, shape))
     ):
         state.rejected[pending.workload.id] = pending

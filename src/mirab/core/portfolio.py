@@ -40,7 +40,7 @@ def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
 def _leave_ledgers(state: State, budgets: Budgets) -> None:
     """Where nobody names a pool any more, what runs there counts in the main ledger from now on."""
     gone = dict.fromkeys(state.ledgers)
-    for each in budgets.ledgers([pool.name for pool in state.cluster.pools]):
+    for each in budgets.ledgers(state.cluster.pool_names):
         gone.pop(each.name, None)
     for run in state.runs.values():
         if ledger_of(run.account.path) in gone:

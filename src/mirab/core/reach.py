@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from mirab.core.ledgers import Ledger
 from mirab.core.nodes import give, without
 from mirab.core.queues import ShapeInfo
 from mirab.core.runs import Run
@@ -49,34 +50,45 @@ class Occupied:
 
 
 class Reach:
-    """The cluster as it would be if the runs past their minimum of some leaves had stopped, and all uncharged ones.
+    """A ledger's pools as they would be if the runs past their minimum of some leaves had stopped, and all uncharged
+    ones.
 
     `orphans`: those that are stopping for nobody, too. `among`: by pool, the only nodes that are looked at; None = all.
     Whole nodes, which are asked for most, are known at once; free slots only when they are asked for.
+
+    Attributes:
+        runs: how many would stop.
     """
 
-    __slots__ = ("_counts", "_leaves", "_levels", "_open", "_orphans", "_stopped", "_wide", "runs")
+    __slots__ = ("_counts", "_leaves", "_ledger", "_levels", "_open", "_orphans", "_stopped", "_wide", "runs")
 
     def __init__(
-        self, trial: Trial, leaves: Collection[Account], orphans: bool = True, among: dict[int, NodeMask] | None = None
+        self,
+        trial: Trial,
+        ledger: Ledger,
+        leaves: Collection[Account],
+        orphans: bool = True,
+        among: dict[int, NodeMask] | None = None,
     ) -> None:
         state = trial.state
-        self.runs = len(state.uncharged_runs) + (len(state.orphans) if orphans else 0)
-        for leaf in leaves:
-            self.runs += len(leaf.exposed)
+        self.runs = count_stoppable(state, ledger, leaves, orphans)
+        self._ledger = ledger
         self._leaves = leaves
         self._orphans = orphans
-        self._open = [trial.unclaimed(number) for number in range(len(trial.banks))]
-        if among is not None:
-            self._open = [mask & among.get(number, 0) for number, mask in enumerate(self._open)]
-        self._levels = [bank.free.copy() for bank in trial.banks]
+        self._open: dict[int, NodeMask] = {}
+        self._levels: dict[int, list[NodeMask]] = {}
         self._stopped = False
         self._wide: dict[tuple[int, int], NodeMask] = {}
         self._counts: dict[tuple[int, int], int] = {}
         occupied = trial.occupied = trial.occupied or Occupied(state)
-        for number, open_ in enumerate(self._open):
+        for number in ledger.pools:
+            bank, open_ = trial.banks[number], trial.unclaimed(number)
+            if among is not None:
+                open_ &= among.get(number, 0)
             taken = trial.given_nodes[number] | occupied.without(number, leaves, orphans)
-            self._wide[number, trial.banks[number].slots] = without(open_, taken)
+            self._open[number] = open_
+            self._levels[number] = bank.free.copy()
+            self._wide[number, bank.slots] = without(open_, taken)
 
     def wide(self, trial: Trial, pair: tuple[int, int]) -> NodeMask:
         """Nodes of a pool that would have so many slots free; `pair` = (pool, slots)."""
@@ -94,8 +106,8 @@ class Reach:
     def _stop(self, trial: Trial) -> None:
         """Free what the runs have: at once for all of a width that share no node."""
         self._stopped = True
-        runs = stoppable(trial.state, self._leaves, self._orphans)
-        for number, levels in enumerate(self._levels):
+        runs = stoppable(trial.state, self._ledger, self._leaves, self._orphans)
+        for number, levels in self._levels.items():
             together = [0] * len(levels)
             for run in runs:
                 if run.pool == number:
@@ -132,13 +144,23 @@ class Reach:
         return most
 
 
-def stoppable(state: State, leaves: Iterable[Account], orphans: bool) -> list[Run]:
-    """Uncharged runs, those past their minimum of some leaves, and those that are stopping for nobody."""
+def stoppable(state: State, ledger: Ledger, leaves: Iterable[Account], orphans: bool) -> list[Run]:
+    """In a ledger: uncharged runs, those past their minimum of some leaves, and those that are stopping for nobody."""
     runs = list(state.orphans.values()) if orphans else []
     runs += state.uncharged_runs.values()
     for leaf in leaves:
         runs += leaf.exposed.values()
-    return runs
+    return state.within(ledger, runs)
+
+
+def count_stoppable(state: State, ledger: Ledger, leaves: Iterable[Account], orphans: bool) -> int:
+    """How many there are; where there is but one ledger, without a look at any."""
+    if state.divided:
+        return len(stoppable(state, ledger, leaves, orphans))
+    count = len(state.uncharged_runs) + (len(state.orphans) if orphans else 0)
+    for leaf in leaves:
+        count += len(leaf.exposed)
+    return count
 
 
 def around(runs: list[Run]) -> dict[int, NodeMask]:

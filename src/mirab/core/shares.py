@@ -7,56 +7,21 @@ from math import inf
 
 from mypy_extensions import mypyc_attr
 
+from mirab.core.ledgers import Ledger
 from mirab.core.meter import Commitment, Meter, add_up, usage_meter
 from mirab.core.queues import Queue, ShapeInfo, User
 from mirab.core.runs import Run
-from mirab.model.accounts import Budgets, ledger_path, left_by
+from mirab.model.accounts import Budgets, covers, ledger_path, left_by, parent_of, rest_path
 from mirab.model.policy import Exemption
 from mirab.model.units import (
     WHOLE,
     AccountPath,
     Charge,
-    ChargeRate,
     Duration,
     Instant,
     RunId,
     UserName,
 )
-
-REST = "*"
-"""Name of the implicit child of an inner account: it holds what the children leave."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
-class Window:
-    """The sliding window over time, and over the cumulative capacity that entitlements are metered against."""
-
-    __slots__ = ("_at", "_seen", "_since", "capacity", "length")
-
-    def __init__(self, length: Duration, now: Instant, capacity: ChargeRate) -> None:
-        self.length = length
-        self._since: Instant = now - length
-        self.capacity = Meter(now - length, capacity)
-        self._at: Instant = now - 1
-        self._seen = (0, 0, 0)
-
-    def at(self, now: Instant) -> tuple[Instant, Charge, Charge]:
-        """(start of the window, capacity until then, capacity until now)."""
-        if now != self._at:
-            start = max(now - self.length, self._since)
-            self._seen = start, self.capacity.before(start), self.capacity.total(now)
-            self._at = now
-        return self._seen
-
-    def change_length(self, now: Instant, length: Duration) -> None:
-        """A longer window grows into its length as time passes, since what lay before the old one is forgotten."""
-        self._since = self.at(now)[0]
-        self.length = length
-        self._at = now - 1
-
-    def set_capacity(self, now: Instant, capacity: ChargeRate) -> None:
-        self.capacity.set_rate(now, capacity)
-        self._at = now - 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
@@ -66,6 +31,7 @@ class Account:
     Attributes:
         share: its part of the whole cluster, in parts of `WHOLE`; 0 while closed.
         lineage: from the root's child down to itself: paths part where two lineages first differ.
+        window: that of its `ledger`.
         held: charge that holds granted to its gangs have committed.
         shapes: its charged queues, by shape.
         home: the account of its name in the main ledger; itself there. Caps are kept and GPUs are counted there, over
@@ -78,11 +44,11 @@ class Account:
     __slots__ = (
         "_par_share", "_par_until", "_pars", "capped", "children", "commitment", "entitlement", "equal_users",
         "exposed", "gang_max", "gpus", "gpus_max", "held", "home",
-        "leaf", "lineage", "parent", "path", "running", "save_for_gangs", "shapes", "share", "uncharged",
+        "leaf", "ledger", "lineage", "parent", "path", "running", "save_for_gangs", "shapes", "share", "uncharged",
         "usage", "users", "waiting", "window",
     )  # fmt: skip
 
-    def __init__(self, path: AccountPath, parent: Account | None, share: int, window: Window, now: Instant,
+    def __init__(self, path: AccountPath, parent: Account | None, share: int, ledger: Ledger, now: Instant,
                  half_life: Duration | None) -> None:  # fmt: skip
         self.path = path
         self.parent = parent
@@ -90,10 +56,11 @@ class Account:
         self.leaf = True
         self.lineage: tuple[Account, ...] = (*(parent.lineage if parent else ()), self)
         self.home: Account = self
-        self.window = window
+        self.ledger = ledger
+        self.window = ledger.window
         self.share = share
         self.entitlement = Meter(0, share)
-        self._par_share, self._par_until = share, window.capacity.total(now)
+        self._par_share, self._par_until = share, self.window.capacity.total(now)
         self._pars: tuple[tuple[int, int], ...] = ()
         self.usage = usage_meter(now, half_life)
         self.uncharged = usage_meter(now, half_life)
@@ -208,11 +175,11 @@ class Account:
 def rows(budgets: Budgets, ledger: str = "") -> Iterator[tuple[AccountPath, int, AccountPath | None]]:
     """(path in the ledger, share of the whole, parent) of every account and implicit child, parents first."""
     for plain_path, budget, share in budgets.walk():
-        parent, _, _ = plain_path.rpartition("/")
+        parent = parent_of(plain_path)
         path = ledger_path(ledger, plain_path)
         yield path, share, ledger_path(ledger, parent) if parent else None
         if budget.children:
-            yield AccountPath(f"{path}/{REST}"), share * left_by(budget.children) // WHOLE, path
+            yield rest_path(path), share * left_by(budget.children) // WHOLE, path
 
 
 def compared(used: Charge, promised: int) -> float:
@@ -235,7 +202,7 @@ def parting(one: Account, other: Account) -> tuple[Account, Account]:
 
 def rest_of(account: Account) -> Account:
     """The implicit child of an inner account."""
-    return next(child for child in account.children if child.path == f"{account.path}/{REST}")
+    return next(child for child in account.children if child.path == rest_path(account.path))
 
 
 def extra_shares(
@@ -261,8 +228,3 @@ def _part_of(share: int, taker: str, path: AccountPath, shares: dict[AccountPath
     if covers(path, taker):
         return share
     return share * shares[path] // max(1, shares[AccountPath(taker)])
-
-
-def covers(above: str, path: str) -> bool:
-    """Whether `path` is `above` or lies below it."""
-    return path == above or path.startswith(above + "/")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from mirab.core.nodes import Bank, without
 from mirab.core.queues import ShapeInfo, Size
-from mirab.core.shares import Account, covers
+from mirab.core.shares import Account
 from mirab.core.state import State
+from mirab.model.accounts import covers
 from mirab.model.plans import Hold
 from mirab.model.resources import Allocation
 from mirab.model.units import FOREVER, Duration, Instant, NodeMask, WorkloadId

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import inf
 
 from mirab.core.caps import is_full
+from mirab.core.ledgers import Ledger
 from mirab.core.queues import User
-from mirab.core.shares import Account, Window, compared, parting
+from mirab.core.shares import Account, compared, parting
 from mirab.core.space import Space
 from mirab.core.state import State
 from mirab.model.units import WHOLE, Charge, Instant
@@ -22,33 +23,31 @@ class Standings(Space):
         self.above_share: list[Account] | None = None
         self._user_uncharged: dict[User, Charge] = {}
         self.given_uncharged: dict[Account, Charge] = {}
-        self._window_start = state.window.at(now)[0]
         self._weighed: dict[Account, tuple[Charge, int]] = {}
         self._given: dict[Account | User, Charge] = {}
         self._ratios: dict[Account, float] = {}
         self._uncharged_ratios: dict[Account, float] = {}
         self._user_usage: dict[User, Charge] = {}
-        self._all_used: dict[Window, Charge] = {}
-        self._first: dict[Window, Account | None] = {}
+        self._all_used: dict[Ledger, Charge] = {}
+        self._first: dict[Ledger, Account | None] = {}
 
     def weigh(self, account: Account) -> tuple[Charge, int]:
         """(U + K with what this decision has added, E in parts of `WHOLE`)."""
         weighed = self._weighed.get(account)
         if weighed is None:
             if self.policy.order == "fair-tree":
-                used, promised = account.used(self.now), account.share * max(1, self._total_used(account))
+                used, promised = account.used(self.now), account.share * max(1, self._total_used(account.ledger))
             else:
                 used, promised = account.weigh(self.now)
             weighed = used + self._given.get(account, 0), promised
             self._weighed[account] = weighed
         return weighed
 
-    def _total_used(self, account: Account) -> Charge:
+    def _total_used(self, ledger: Ledger) -> Charge:
         """Decayed usage of all: Fair Tree compares shares of what was used with shares of what was promised."""
-        total = self._all_used.get(account.window)
+        total = self._all_used.get(ledger)
         if total is None:
-            total = sum(root.used(self.now) for root in self.state.roots_beside(account))
-            self._all_used[account.window] = total
+            total = self._all_used[ledger] = sum(root.used(self.now) for root in self.state.roots_of(ledger))
         return total
 
     def ratio(self, account: Account) -> float:
@@ -69,7 +68,7 @@ class Standings(Space):
 
         Theirs is not below its share, and where the paths part the ratios differ by more than the margin.
         """
-        if mine.window is not theirs.window or self.ratio(theirs) < 1.0 or self.weigh(mine)[1] <= 0:
+        if mine.ledger is not theirs.ledger or self.ratio(theirs) < 1.0 or self.weigh(mine)[1] <= 0:
             return False
         sides = self.state.partings.get((mine, theirs))
         ours, against = self.sides(mine, theirs) if sides is None else sides
@@ -83,21 +82,21 @@ class Standings(Space):
             sides = self.state.partings[mine, theirs] = parting(mine, theirs)
         return sides
 
-    def first_leaf(self, window: Window) -> Account | None:
+    def first_leaf(self, ledger: Ledger) -> Account | None:
         """The leaf with waiting charged work, not at its cap, that goes first in a ledger as this decision began."""
-        if window not in self._first:
+        if ledger not in self._first:
             first: Account | None = None
             for account in self.state.accounts.values():
                 if (
                     account.waiting
                     and account.leaf
-                    and account.window is window
+                    and account.ledger is ledger
                     and not (account.capped and is_full(account))
                     and (first is None or self.standing(account) < self.standing(first))
                 ):
                     first = account
-            self._first[window] = first
-        return self._first[window]
+            self._first[ledger] = first
+        return self._first[ledger]
 
     def standing(self, leaf: Account) -> tuple[bool, float]:
         ratio = self.ratio(leaf)
@@ -113,14 +112,14 @@ class Standings(Space):
         """Uncharged usage of a user, with what this decision has given."""
         used = self._user_uncharged.get(user)
         if used is None:
-            used = self._user_uncharged[user] = user.uncharged.between(self._window_start, self.now)
+            used = self._user_uncharged[user] = user.uncharged.between(user.account.window.at(self.now)[0], self.now)
         return used
 
     def uncharged_ratio(self, account: Account) -> float:
         """Uncharged usage over entitlement, with what this decision has given."""
         ratio = self._uncharged_ratios.get(account)
         if ratio is None:
-            used = account.uncharged.between(self._window_start, self.now)
+            used = account.uncharged.between(account.window.at(self.now)[0], self.now)
             ratio = compared(used + self.given_uncharged.get(account, 0), account.promised(self.now))
             self._uncharged_ratios[account] = ratio
         return ratio

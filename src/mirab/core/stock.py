@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core.homes import promises
-from mirab.core.ledgers import Ledger
+from mirab.core.ledgers import Ledger, Window
 from mirab.core.nodes import Bank, NodeState
+from mirab.core.promises import promises
 from mirab.core.queues import Pending, Queue, ShapeInfo, Size, User
 from mirab.core.runs import Run
-from mirab.core.shares import REST, Account, Window, covers
-from mirab.model.accounts import Budgets, ledger_of, ledger_path, plain
+from mirab.core.shares import Account
+from mirab.model.accounts import Budgets, covers, ledger_path, plain, rest_path
 from mirab.model.plans import Hold
 from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.resources import Cluster, Shape
@@ -33,7 +33,7 @@ class Stock:
         waiting_sizes: shapes that wait, charged ones (True) and uncharged ones apart, by what they need room for.
         short: gangs that lack so many nodes for a hold.
         awaiting: queues whose victims are about to checkpoint, and when they will have.
-        ledgers: by name, the main one ("") first; `window` is that one's; `by_pool`: names, by the number of the pool.
+        ledgers: by name, the main one ("") first; `by_pool`: their names, by the number of the pool.
         choices: which ledger work goes to that may go to several, by account and shape.
         minimum_caps: accounts whose budgets, or one above, cap the minimum: the shortest such cap.
         at_cap: queues whose head waits because an account is at its cap.
@@ -64,7 +64,6 @@ class Stock:
         self.by_pool: list[str] = []
         self.choices: dict[tuple[AccountPath, Shape], str] = {}
         self.divide(budgets)
-        self.window = self.ledgers[""].window
         self.accounts: dict[AccountPath, Account] = {}
         self.open_accounts: dict[AccountPath, None] = {}
         self.heirs = budgets.heirs()
@@ -101,10 +100,14 @@ class Stock:
         self.orphans: dict[RunId, Run] = {}
         self.unwanted: dict[RunId, Run] = {}
 
-    def roots_beside(self, account: Account) -> list[Account]:
-        """The accounts at the top of its ledger."""
-        window = account.window
-        return [root for root in self.accounts.values() if root.parent is None and root.window is window]
+    @property
+    def window(self) -> Window:
+        """That of the main ledger."""
+        return self.ledgers[""].window
+
+    def roots_of(self, ledger: Ledger) -> list[Account]:
+        """The accounts at the top of a ledger."""
+        return [root for root in self.accounts.values() if root.parent is None and root.ledger is ledger]
 
     # --- ledgers
     def divide(self, budgets: Budgets) -> bool:
@@ -112,7 +115,7 @@ class Stock:
 
         A new one begins as if its pool had been whole until now. One that has no pool any more is only history.
         """
-        found = budgets.ledgers([pool.name for pool in self.cluster.pools])
+        found = budgets.ledgers(self.cluster.pool_names)
         before = self.by_pool
         self.by_pool = [""] * len(self.cluster.pools)
         named = {each.name: None for each in found}
@@ -122,8 +125,7 @@ class Stock:
         for each in found:
             known = self.ledgers.get(each.name)
             if known is None or not known.in_force:
-                installed = sum(self.cluster.pools[number].charge_units for number in each.pools)
-                window = Window(self.policy.window, self.now, installed)
+                window = Window(self.policy.window, self.now, self.installed(each.pools))
                 self.ledgers[each.name] = Ledger(each.name, each.pools, each.budgets, window)
             else:
                 known.pools, known.budgets = each.pools, each.budgets
@@ -136,15 +138,9 @@ class Stock:
         """Whether there is, or was, another ledger than the main one."""
         return len(self.ledgers) > 1
 
-    def installed(self, account: Account) -> ChargeRate:
-        """Charge units of all that is installed in the account's ledger."""
-        if not self.divided:
-            return self.cluster.charge_units
-        return sum(self.cluster.pools[number].charge_units for number in self.pools_beside(account))
-
-    def pools_beside(self, account: Account) -> tuple[int, ...]:
-        """The pools of the account's ledger."""
-        return self.ledgers[ledger_of(account.path)].pools
+    def installed(self, pools: Sequence[int]) -> ChargeRate:
+        """Charge units of all that is installed in some pools."""
+        return sum([self.cluster.pools[number].charge_units for number in pools])
 
     def share_in(self, ledger: str, path: AccountPath) -> int:
         """The share that work of an account has in a ledger."""
@@ -171,14 +167,14 @@ class Stock:
 
     def account_on(self, pool: int, path: AccountPath) -> Account | None:
         """The leaf, in the ledger of a pool, for an account as it is written in any ledger."""
-        return self.leaf_for(ledger_path(self.by_pool[pool], plain(path)) if self.divided else path)
+        return self.leaf_for(ledger_path(self.by_pool[pool], plain(path)))
 
     def leaf_for(self, path: AccountPath) -> Account | None:
         """The account that work for `path` belongs to: itself, or the implicit child of an inner account."""
         account = self.accounts.get(path)
         if account is None or account.leaf:
             return account
-        return self.accounts.get(AccountPath(f"{path}/{REST}"))
+        return self.accounts.get(rest_path(path))
 
     def is_open(self, path: AccountPath) -> bool:
         """Whether the budgets in force name the account; closed ones keep what they used and take nothing new."""
@@ -203,6 +199,10 @@ class Stock:
             for exemption in self.exemptions_in_force.values()
         )
 
+    def within(self, ledger: Ledger, runs: list[Run]) -> list[Run]:
+        """Those of some runs that are in a ledger."""
+        return [run for run in runs if run.pool in ledger.pools] if self.divided else runs
+
     def schedulable(self, pools: Sequence[int]) -> ChargeRate:
         """C: charge units of the usable nodes of some pools; draining ones count for what still runs on them."""
         total = 0
@@ -219,7 +219,7 @@ class Stock:
 
     def user_usage(self, user: User, now: Instant) -> Charge:
         """U + K of a user inside the leaf."""
-        return user.usage.between(self.window.at(now)[0], now) + user.commitment.at(now) + user.held
+        return user.usage.between(user.account.window.at(now)[0], now) + user.commitment.at(now) + user.held
 
     def nodes_named(self, pool: int, mask: NodeMask) -> list[NodeName]:
         names = self.cluster.pools[pool].nodes

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirab.core.ledgers import Ledger
 from mirab.core.queues import Pending, User
-from mirab.core.shares import Account, Window, rows
+from mirab.core.shares import Account, rows
 from mirab.model.accounts import Budgets, ledger_path
 from mirab.model.policy import Exemption
 from mirab.model.units import AccountPath
@@ -38,7 +39,7 @@ def successions(state: State, budgets: Budgets) -> dict[Account, AccountPath]:
 def _going_on(state: State, budgets: Budgets) -> dict[str, Budgets]:
     """The ledgers that there are and will be, with their new trees."""
     present = [name for name, ledger in state.ledgers.items() if ledger.in_force]
-    found = budgets.ledgers([pool.name for pool in state.cluster.pools])
+    found = budgets.ledgers(state.cluster.pool_names)
     return {each.name: each.budgets for each in found if each.name in present}
 
 
@@ -48,7 +49,7 @@ def succeed(state: State, budgets: Budgets, going: dict[Account, AccountPath], w
     succession.part()
     for name, tree in _going_on(state, budgets).items():
         for path, share, parent in rows(tree, name):
-            succession.fill(path, share, state.accounts[parent] if parent else None, state.ledgers[name].window)
+            succession.fill(path, share, state.accounts[parent] if parent else None, state.ledgers[name])
     succession.finish(waiting)
 
 
@@ -70,7 +71,7 @@ class _Succession:
         for number, source in enumerate(self.going):
             self._name(source, AccountPath(f"/{number}"))
 
-    def fill(self, path: AccountPath, share: int, above: Account | None, window: Window) -> None:
+    def fill(self, path: AccountPath, share: int, above: Account | None, ledger: Ledger) -> None:
         """Bring those that end at a path there; where nobody is then, an account is born."""
         state = self.state
         for source in [account for account, heir in self.going.items() if heir == path]:
@@ -81,7 +82,7 @@ class _Succession:
                 self._merge(source, target)
             del self.going[source]
         if path not in state.accounts:
-            state.accounts[path] = Account(path, above, share, window, state.now, state.policy.half_life)
+            state.accounts[path] = Account(path, above, share, ledger, state.now, state.policy.half_life)
 
     def _move(self, source: Account, above: Account | None, path: AccountPath) -> None:
         """The account, with all below it, stands at another path from now on."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirab.core.ledgers import Ledger
 from mirab.core.nodes import without
 from mirab.core.queues import Pending, Queue, Size, User
 from mirab.core.runs import Run
-from mirab.core.shares import Account, Window
+from mirab.core.shares import Account
 from mirab.core.standing import Standings
 from mirab.core.state import State
 from mirab.model.plans import Action, Cancel, Hold, HoldChange, Plan, Preempt, Start, Waiting
@@ -75,7 +76,7 @@ class Trial(Standings):
         self.no_room_inside: dict[tuple[User, Size, Charge], None] = {}
         self.passed_over: dict[Queue, None] = {}
         self.occupied: Occupied | None = None
-        self.reaches: dict[tuple[Window | None, tuple[Account, ...]], Reach | None] = {}
+        self.reaches: dict[tuple[Ledger, tuple[Account, ...]], Reach | None] = {}
         self.hopeless: dict[tuple[Account | User | int, Size, bool], tuple[Duration, NoClearing]] = {}
         self.coming: dict[int, list[tuple[int, int]]] = {}
         self.wake_at: Instant = FOREVER

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeAlias
 
+from mirab.core.ledgers import Ledger
 from mirab.core.ordering import Key, queue_key
 from mirab.core.queues import Queue, ShapeInfo
-from mirab.core.shares import Account, Window
+from mirab.core.shares import Account
 from mirab.core.trial import Trial
 
 Line: TypeAlias = list[tuple[Key, Queue]]
@@ -70,7 +71,7 @@ class Turns:
 
     def take(self) -> list[Queue]:
         """Give everybody their turn. Under strict order, the queues that block all others of their ledgers."""
-        blocked: dict[Window, Queue] = {}
+        blocked: dict[Ledger, Queue] = {}
         trial, order, strict = self._trial, self._order, self._rules.strict
         for leaf in self._queues:
             self._push(leaf, first=len(self._queues) == 1)
@@ -80,7 +81,7 @@ class Turns:
             if order and (current := self._key(leaf)) > key:
                 heappush(order, (current, path, leaf))
                 continue
-            if blocked and leaf.window in blocked:
+            if blocked and leaf.ledger in blocked:
                 continue
             line = self._line(leaf)
             queue = self._first(line)
@@ -94,7 +95,7 @@ class Turns:
                 if not strict:
                     self._drop()
             elif strict and queue not in trial.passed_over:
-                blocked[leaf.window] = queue
+                blocked[leaf.ledger] = queue
                 continue
             if line:
                 self._push(leaf, first=not order)
@@ -102,8 +103,8 @@ class Turns:
 
     def rest(self, blocked: Queue) -> list[Queue]:
         """Those of its ledger that have not had their turn."""
-        window = blocked.user.account.window
-        return [queue for leaf, line in self._lines.items() if leaf.window is window for _, queue in line]
+        ledger = blocked.user.account.ledger
+        return [queue for leaf, line in self._lines.items() if leaf.ledger is ledger for _, queue in line]
 
     def _push(self, leaf: Account, first: bool) -> None:
         if self._rules.leaf_key is None and not self._line(leaf):

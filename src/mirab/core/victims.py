@@ -6,10 +6,8 @@ A run may be stopped for a workload only if its minimum is over, and it is uncha
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from mirab.core.queues import Pending, Queue, ShapeInfo
-from mirab.core.reach import Reach, around, stoppable
+from mirab.core.reach import Reach, around, count_stoppable, stoppable
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
@@ -46,7 +44,8 @@ def takers(trial: Trial) -> list[Queue]:
     runs = _newly_wanted(trial)
     if not runs:
         return []
-    near = Reach(trial, trial.state.exposed_leaves, among=around(runs))
+    exposed, among = trial.state.exposed_leaves, around(runs)
+    near = {ledger: Reach(trial, ledger, exposed, among=among) for ledger in trial.state.ledgers.values()}
     found: list[Queue] = []
     for leaf in trial.state.accounts.values():
         if not leaf.shapes or not _may_take_any(trial, leaf, 0, runs):
@@ -54,7 +53,7 @@ def takers(trial: Trial) -> list[Queue]:
         queues = [
             queue
             for info in leaf.shapes
-            if info.nodes > 1 or near.suffices(trial, info)
+            if info.nodes > 1 or near[leaf.ledger].suffices(trial, info)
             for queue in leaf.shapes[info]
             if not info.gang or is_due(trial, queue)
         ]
@@ -98,39 +97,13 @@ def reach_of(trial: Trial, leaf: Account, added: Charge) -> Reach | None:
 
 
 def _reach(trial: Trial, leaf: Account, those: tuple[Account, ...]) -> Reach | None:
-    state = trial.state
-    key = (leaf.window if state.divided else None, those)
+    key = (leaf.ledger, those)
     if key not in trial.reaches:
-        reach = None
-        if state.divided:
-            reach = _reach_beside(trial, leaf, those)
-        elif trial.policy.preemption == "budget":
-            if those or state.uncharged_runs or state.orphans:
-                reach = Reach(trial, those)
-        elif state.exposed_leaves or state.uncharged_runs:
-            reach = Reach(trial, state.exposed_leaves, orphans=False)
-        trial.reaches[key] = reach
+        by_budget = trial.policy.preemption == "budget"
+        leaves = those if by_budget else trial.state.exposed_leaves
+        some = count_stoppable(trial.state, leaf.ledger, leaves, by_budget)
+        trial.reaches[key] = Reach(trial, leaf.ledger, leaves, by_budget) if some else None
     return trial.reaches[key]
-
-
-def _reach_beside(trial: Trial, leaf: Account, those: tuple[Account, ...]) -> Reach | None:
-    """The same within the leaf's ledger."""
-    by_budget, pools = trial.policy.preemption == "budget", trial.state.pools_beside(leaf)
-    leaves: Collection[Account] = those if by_budget else trial.state.exposed_leaves
-    runs = len(_beside(trial, leaf, stoppable(trial.state, leaves, orphans=by_budget)))
-    if not runs:
-        return None
-    reach = Reach(trial, leaves, by_budget, among={number: trial.usable[number] for number in pools})
-    reach.runs = runs
-    return reach
-
-
-def _beside(trial: Trial, leaf: Account, runs: list[Run]) -> list[Run]:
-    """Those of the runs that are in the leaf's ledger."""
-    if not trial.state.divided:
-        return runs
-    pools = trial.state.pools_beside(leaf)
-    return [run for run in runs if run.pool in pools]
 
 
 def _newly_wanted(trial: Trial) -> list[Run]:
@@ -145,7 +118,7 @@ def _newly_wanted(trial: Trial) -> list[Run]:
 def _wanted(trial: Trial, leaf: Account) -> bool:
     """Whether an account with waiting work stands so far below that it may take runs of the leaf."""
     for account in leaf.lineage:
-        siblings = account.parent.children if account.parent else trial.state.roots_beside(account)
+        siblings = account.parent.children if account.parent else trial.state.roots_of(account.ledger)
         bound = trial.ratio(account) * 1000
         for other in siblings:
             if other is not account and other.waiting and trial.ratio(other) * (1000 + trial.policy.margin) <= bound:
@@ -156,7 +129,7 @@ def _wanted(trial: Trial, leaf: Account) -> bool:
 def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
     """Runs past their minimum that may be stopped for the workload, in a stable order."""
     if trial.policy.preemption == "priority":
-        return _beside(trial, queue.user.account, _of_lower_priority(trial, pending))
+        return _of_lower_priority(trial, queue.user.account, pending)
     if not queue.info.charged:
         return []
     state, leaf, stopped = trial.state, queue.user.account, trial.stopped
@@ -166,7 +139,7 @@ def eligible(trial: Trial, queue: Queue, pending: Pending) -> list[Run]:
     for giver in givers(trial, leaf, added):
         candidates = _of_other_users(trial, queue, added) if giver is leaf else giver.exposed.values()
         found += [run for run in candidates if run.id not in stopped and run.reservation is None]
-    return _beside(trial, leaf, found)
+    return state.within(leaf.ledger, found)
 
 
 def givers(trial: Trial, leaf: Account, added: Charge) -> list[Account]:
@@ -192,7 +165,7 @@ def _rivals(trial: Trial, leaf: Account) -> list[tuple[Account, Account, float]]
     if known is None:
         known = trial.rivals[leaf] = []
         for other in above_share(trial) if trial.weigh(leaf)[1] > 0 else ():
-            if other.window is not leaf.window:
+            if other.ledger is not leaf.ledger:
                 continue
             ours, against = (leaf, leaf) if other is leaf else trial.sides(leaf, other)
             known.append((other, ours, trial.ratio(against) * 1000))
@@ -219,9 +192,9 @@ def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
     return [run for run in leaf.exposed.values() if run.user is not mine and bound <= trial.user_usage(run.user) * 1000]
 
 
-def _of_lower_priority(trial: Trial, pending: Pending) -> list[Run]:
+def _of_lower_priority(trial: Trial, leaf: Account, pending: Pending) -> list[Run]:
     return [
         run
-        for run in stoppable(trial.state, trial.state.exposed_leaves, orphans=False)
+        for run in stoppable(trial.state, leaf.ledger, trial.state.exposed_leaves, orphans=False)
         if run.workload.priority < pending.workload.priority and run.id not in trial.stopped
     ]

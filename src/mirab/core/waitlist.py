@@ -8,9 +8,9 @@ from mirab.core.caps import install_caps
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.core.ledgers import Ledger
 from mirab.core.queues import Pending, Queue, ShapeInfo, User
-from mirab.core.shares import REST, Account, extra_shares, rows
+from mirab.core.shares import Account, extra_shares, rows
 from mirab.core.stock import Stock
-from mirab.model.accounts import Budgets, ledger_of, ledger_path, left_by, plain
+from mirab.model.accounts import Budgets, ledger_path, left_by, plain, rest_path
 from mirab.model.resources import Shape
 from mirab.model.units import FOREVER, AccountPath, Duration, UserName
 
@@ -27,19 +27,17 @@ class Waitlist(Stock):
         self.choices.clear()
         if self.divide(budgets):
             self._pools_changed()
-        wanted = dict.fromkeys(self.accounts, 0)
-        for ledger in self.ledgers.values():
+        wanted: dict[str, dict[AccountPath, int]] = {name: {} for name in self.ledgers}
+        for path, account in self.accounts.items():
+            wanted[account.ledger.name][path] = 0
+        for name, ledger in self.ledgers.items():
             if ledger.in_force:
-                self._install_in(ledger, wanted)
-        if self.divided:
-            for account in self.accounts.values():
-                account.home = self.accounts.get(plain(account.path), account)
+                self._install_in(ledger, wanted[name])
+        for account in self.accounts.values():
+            account.home = self.accounts.get(plain(account.path), account)
         self.minimum_caps = install_caps(self.accounts.values(), budgets)
-        for ledger in self.ledgers.values():
-            shares = wanted
-            if self.divided:
-                shares = {path: share for path, share in wanted.items() if ledger_of(path) == ledger.name}
-            self._promise(ledger, shares)
+        for name, ledger in self.ledgers.items():
+            self._promise(ledger, wanted[name])
 
     def _promise(self, ledger: Ledger, shares: dict[AccountPath, int]) -> None:
         """Let the accounts of a ledger have their shares, with what exceptions add and take."""
@@ -52,7 +50,7 @@ class Waitlist(Stock):
         """Pools belong to other ledgers than before: what has come back is new, and capacities are others from now."""
         self.shapes.clear()
         for path, account in list(self.accounts.items()):
-            if account.window is not self.ledgers[ledger_of(path)].window:
+            if account.ledger is not self.ledgers[account.ledger.name]:
                 del self.accounts[path]
         for ledger in self.ledgers.values():
             ledger.window.set_capacity(self.now, self.schedulable(ledger.pools))
@@ -63,14 +61,14 @@ class Waitlist(Stock):
             wanted[path] = share
             if path not in self.accounts:
                 above = self.accounts[parent] if parent else None
-                self.accounts[path] = Account(path, above, share, ledger.window, self.now, self.policy.half_life)
+                self.accounts[path] = Account(path, above, share, ledger, self.now, self.policy.half_life)
         if ledger.name:
-            for account in [each for path, each in self.accounts.items() if not ledger_of(path)]:
+            for account in [each for each in self.accounts.values() if not each.ledger.name]:
                 wanted.setdefault(self._mirrored(ledger, account).path, 0)
         for plain_path, budget, share in ledger.budgets.walk():
             account = self.accounts[ledger_path(ledger.name, plain_path)]
             if not budget.children and not account.leaf:
-                wanted[AccountPath(f"{account.path}/{REST}")] = share
+                wanted[rest_path(account.path)] = share
             account.save_for_gangs = budget.save_for_gangs
             account.equal_users = budget.equal_users
 
@@ -79,7 +77,7 @@ class Waitlist(Stock):
         path = ledger_path(ledger.name, account.path)
         if path not in self.accounts:
             above = None if account.parent is None else self._mirrored(ledger, account.parent)
-            self.accounts[path] = Account(path, above, 0, ledger.window, self.now, self.policy.half_life)
+            self.accounts[path] = Account(path, above, 0, ledger, self.now, self.policy.half_life)
         return self.accounts[path]
 
     def user_of(self, account: Account, name: UserName) -> User:
@@ -91,15 +89,12 @@ class Waitlist(Stock):
             user = account.users[name] = User(name, account, self.now, self.policy.half_life)
         return user
 
-    def info_for(self, shape: Shape, account: AccountPath) -> ShapeInfo:
+    def info_for(self, shape: Shape, account: Account) -> ShapeInfo:
         """What is known of a shape in the account's ledger, under the contract that it has now."""
-        minimum = self.minimum_in_force(account, shape.min_runtime)
-        ledger = ledger_of(account) if self.divided else ""
-        key = (shape, minimum, ledger)
+        minimum, ledger = self.minimum_in_force(account.path, shape.min_runtime), account.ledger
+        key = (shape, minimum, ledger.name)
         if key not in self.shapes:
-            pools = pools_for(shape, self.cluster)
-            if self.divided:
-                pools = tuple(number for number in pools if self.by_pool[number] == ledger)
+            pools = tuple([number for number in pools_for(shape, self.cluster) if number in ledger.pools])
             self.shapes[key] = ShapeInfo(
                 shape,
                 pools,
@@ -124,7 +119,7 @@ class Waitlist(Stock):
         user = self.user_of(account, workload.user)
         queue = user.queues.get(workload.shape)
         if queue is None:
-            info = self.info_for(workload.shape, account.path)
+            info = self.info_for(workload.shape, account)
             queue = user.queues[workload.shape] = Queue(user, info)
             info.queues.setdefault(account.path, {})[user.name] = queue
             self.waiting_sizes[info.charged].setdefault(info.size, {})[info] = None

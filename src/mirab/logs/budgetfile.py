@@ -12,6 +12,7 @@ from mirab.logs.moments import Calendar, Moment, parse_moment
 from mirab.logs.yamltree import Entry, nearest
 from mirab.model.accounts import (
     LEDGER_MARK,
+    REST,
     Budget,
     Budgets,
     ShareWithoutPool,
@@ -40,8 +41,6 @@ EXEMPTION_KEYS = (
 _NEEDED = {"longer-minimum": "cap", "extra-share": "share", DRAIN_PAUSE: "node"}
 EXEMPTION_NEEDS = ("kind", "account", "owner", "approver", "reason", "begin", "end")
 DEEPEST = 32
-REST = "*"
-"""The name under which reports tell the own work of an account that has children."""
 
 
 def budgets_from(entry: Entry) -> Budgets:

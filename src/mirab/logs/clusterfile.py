@@ -69,7 +69,7 @@ class ClusterFile:
 
     def check_pools(self, cluster: Cluster) -> None:
         """Raises LogError where the budgets, or those to come, name a pool that the cluster has not."""
-        pools = [pool.name for pool in cluster.pools]
+        pools = cluster.pool_names
         if self.budgets is not None and self.section is not None:
             check_pools(self.section, self.budgets, pools)
         for change in self.draft_changes:
@@ -126,7 +126,7 @@ def read_cluster_file(path: Path, calendar: Calendar | None = None) -> ClusterFi
 
 
 def _pool_names(cluster: Cluster | None) -> Sequence[str] | None:
-    return None if cluster is None else [pool.name for pool in cluster.pools]
+    return None if cluster is None else cluster.pool_names
 
 
 def _cluster(entry: Entry) -> Cluster:

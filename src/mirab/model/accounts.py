@@ -18,6 +18,8 @@ TEXTS = ("owner", "review", "hypothesis", "outcome", "closed")
 CAPS = ("gpus_max", "min_runtime_cap", "gang_gpus_max")
 LEDGER_MARK = ":"
 """Stands between the name of a ledger and the account, so in no account's name."""
+REST = "*"
+"""Name of the implicit child of an inner account: it holds what the children leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,11 @@ def ledger_of(path: str) -> str:
 def child_path(parent: str, name: str) -> AccountPath:
     """The path of a child; `parent` ``""`` = the root."""
     return AccountPath(f"{parent}/{name}" if parent else name)
+
+
+def rest_path(path: str) -> AccountPath:
+    """The path of the implicit child of an inner account."""
+    return AccountPath(f"{path}/{REST}")
 
 
 def parent_of(path: str) -> AccountPath:
@@ -209,20 +216,21 @@ class Budgets:
                     return ShareWithoutPool(path, name, tuple(pools))
         return None
 
-    def ledgers(self, pools: Sequence[str]) -> tuple[Ledger, ...]:
-        """The main ledger, even if no pool is left to it, then those of the named pools in the cluster's order.
+    def ledgers(self, pools: Sequence[str]) -> tuple[Division, ...]:
+        """How the budgets divide the pools: the main ledger, even if no pool is left to it, then those of the named
+        pools in the cluster's order.
 
         Args:
             pools: names of the cluster's pools. Where a budget names another, nothing comes of it.
         """
         named = self.pools_named()
         if not named:
-            return (Ledger("", tuple(range(len(pools))), self),)
+            return (Division("", tuple(range(len(pools))), self),)
         shared = tuple(number for number, pool in enumerate(pools) if pool not in named)
-        found = [Ledger("", shared, Budgets(_in_pool(self.roots, "")))]
+        found = [Division("", shared, Budgets(_in_pool(self.roots, "")))]
         for number, pool in enumerate(pools):
             if pool in named:
-                found.append(Ledger(pool, (number,), Budgets(_in_pool(self.roots, pool))))
+                found.append(Division(pool, (number,), Budgets(_in_pool(self.roots, pool))))
         return tuple(found)
 
 
@@ -237,8 +245,8 @@ class ShareWithoutPool(NamedTuple):
         return f"account {self.account} has a share of the pool {self.pool}, and the pools are {', '.join(self.pools)}"
 
 
-class Ledger(NamedTuple):
-    """Pools that are accounted for together, with the tree of shares that holds there.
+class Division(NamedTuple):
+    """What budgets say of one ledger: pools that are accounted for together, and the tree of shares that holds there.
 
     Attributes:
         name: of the one pool that somebody names under `pool_shares`; "" = the main ledger.

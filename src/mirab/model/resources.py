@@ -58,6 +58,10 @@ class Cluster:
     def charge_units(self) -> ChargeRate:
         return sum(pool.charge_units for pool in self.pools)
 
+    @property
+    def pool_names(self) -> tuple[str, ...]:
+        return tuple([pool.name for pool in self.pools])
+
 
 def extends(new: Cluster, old: Cluster) -> str:
     """What keeps `new` from being `old` grown; "" = nothing: every pool and node of `old` keeps its place."""

@@ -160,7 +160,7 @@ class Notices:
         with self._live.reading() as state:
             leaves = [
                 (str(ledger_path(ledger.name, path)), budget.owner)
-                for ledger in state.budgets.ledgers([pool.name for pool in state.cluster.pools])
+                for ledger in state.budgets.ledgers(state.cluster.pool_names)
                 for path, budget, _ in ledger.budgets.walk()
                 if not budget.children
             ]

@@ -69,7 +69,7 @@ def extra_units(share: int, donor: str, cluster: Cluster, budgets: Budgets) -> f
     if not budgets.pools_named():
         return share * installed_units(cluster) / WHOLE
     whole = 0
-    for ledger in budgets.ledgers([pool.name for pool in cluster.pools]):
+    for ledger in budgets.ledgers(cluster.pool_names):
         held = {path: each for path, _, each in ledger.budgets.walk()}
         given = min(share, held.get(AccountPath(donor), 0) if donor else left_by(ledger.budgets.roots))
         whole += given * sum(cluster.pools[number].charge_units for number in ledger.pools)

@@ -11,15 +11,14 @@ from dataclasses import replace
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core.homes import promises
-from mirab.model.accounts import Budgets, ledger_of, ledger_path, plain
-from mirab.model.accounts import Ledger as Division
+from mirab.core.promises import promises
+from mirab.model.accounts import REST, Budgets, Division, ledger_of, ledger_path, plain
 from mirab.model.policy import Exemption, Reservation
 from mirab.model.resources import Cluster, Shape
 from mirab.model.units import AccountPath, ChargeRate, Instant
 from mirab.study.demand import PoolSet
 from mirab.study.owed import Leaf
-from mirab.study.shares import REST, leaf_of, leaf_shares
+from mirab.study.shares import leaf_of, leaf_shares
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
@@ -111,7 +110,7 @@ class Ledger:
 
     def _divide(self, now: Instant) -> None:
         """The realms, and the shares in each."""
-        found = self._budgets.ledgers(_names(self._cluster))
+        found = self._budgets.ledgers(self._cluster.pool_names)
         self._realms = {each.name: Realm(each) for each in found}
         self._by_pool = [next(each.name for each in found if pool in each.pools) for pool in range(len(self.capacity))]
         self._main = self._realms[""]
@@ -198,7 +197,7 @@ class Ledger:
 
     def set_cluster(self, cluster: Cluster, capacity: list[ChargeRate], now: Instant) -> None:
         """Another cluster: which pools there are, and what they have."""
-        same = _names(cluster) == _names(self._cluster)
+        same = cluster.pool_names == self._cluster.pool_names
         self._cluster, self.capacity = cluster, capacity
         if same:
             self.set_capacity(capacity, now)
@@ -316,7 +315,3 @@ class Ledger:
     def mark(self, now: Instant) -> None:
         for leaf in self.leaves.values():
             leaf.mark(now)
-
-
-def _names(cluster: Cluster) -> list[str]:
-    return [pool.name for pool in cluster.pools]

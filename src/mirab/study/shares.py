@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mirab.model.accounts import Budgets, covers, left_by
+from mirab.model.accounts import Budgets, covers, left_by, rest_path
 from mirab.model.policy import Exemption
 from mirab.model.units import WHOLE, AccountPath, Instant
-
-REST = "*"
-"""The implicit leaf of an inner account, which holds what its children leave."""
 
 
 def leaf_shares(budgets: Budgets, exemptions: Iterable[Exemption] = (), now: Instant = 0) -> dict[AccountPath, int]:
@@ -23,14 +20,14 @@ def leaf_shares(budgets: Budgets, exemptions: Iterable[Exemption] = (), now: Ins
 
 def leaf_of(account: AccountPath, shares: dict[AccountPath, int]) -> AccountPath:
     """The leaf that pays for work of an account: itself, or the implicit child of an inner account."""
-    rest = AccountPath(f"{account}/{REST}")
+    rest = rest_path(account)
     return rest if rest in shares else account
 
 
 def _shares(budgets: Budgets) -> Iterable[tuple[AccountPath, int]]:
     for path, budget, share in budgets.walk():
         if budget.children:
-            yield AccountPath(f"{path}/{REST}"), share * left_by(budget.children) // WHOLE
+            yield rest_path(path), share * left_by(budget.children) // WHOLE
         else:
             yield path, share
 

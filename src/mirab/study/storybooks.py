@@ -22,9 +22,8 @@ def seconds(instant: Instant | None) -> float | None:
 
 def ledgers_by_pool(budgets: Budgets, cluster: Cluster) -> list[str]:
     """By the number of a pool the ledger that it belongs to: nobody of another goes before or behind our workload."""
-    pools = [pool.name for pool in cluster.pools]
-    found = [""] * len(pools)
-    for ledger in budgets.ledgers(pools):
+    found = [""] * len(cluster.pools)
+    for ledger in budgets.ledgers(cluster.pool_names):
         for number in ledger.pools:
             found[number] = ledger.name
     return found

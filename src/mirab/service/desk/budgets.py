@@ -9,13 +9,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mirab.core.shares import REST
 from mirab.core.state import State
 from mirab.logs.budgetfile import budgets_from
 from mirab.logs.errors import LogError
 from mirab.logs.yamltree import Entry as Part
 from mirab.logs.yamltree import parse_yaml
-from mirab.model.accounts import TEXTS, Budget, Budgets, child_path, parent_of
+from mirab.model.accounts import REST, TEXTS, Budget, Budgets, child_path, parent_of
 from mirab.model.changesets import applied
 from mirab.model.codec import encode
 from mirab.model.events import BudgetsChanged
@@ -78,7 +77,7 @@ class BudgetCommands:
         """What is in force, and who decided it."""
         with self._office.live.reading() as state:
             budgets, history, now = state.budgets, self._changesets.history, state.now
-            pools = tuple(pool.name for pool in state.cluster.pools)
+            pools = state.cluster.pool_names
         made = [each for each in history.active() if each.effective_at <= now]
         if len(made) < 2:
             return BudgetsNow(budgets, version_of(budgets), pools=pools)
@@ -237,7 +236,7 @@ def check_rights(who: Principal, changes: Sequence[TermChange]) -> None:
 
 def check_pools(before: Budgets, after: Budgets, cluster: Cluster) -> None:
     """Every pool that is named anew is one of the cluster; what was named before it lost the pool stands in no way."""
-    wrong = after.share_without_pool([pool.name for pool in cluster.pools], before.pools_named())
+    wrong = after.share_without_pool(cluster.pool_names, before.pools_named())
     if wrong is not None:
         raise invalid(wrong.told())
 

@@ -339,12 +339,12 @@ def _check_share(case: Case, state: State) -> None:
 
 def _trees(state: State) -> list[Budgets]:
     """The shares of each ledger: an extra share holds in every one, within what is there to give."""
-    return [each.budgets for each in state.budgets.ledgers([pool.name for pool in state.cluster.pools])]
+    return [each.budgets for each in state.budgets.ledgers(state.cluster.pool_names)]
 
 
 def _in_ledgers(account: str, state: State) -> list[AccountPath]:
     """The account in every ledger."""
-    names = [each.name for each in state.budgets.ledgers([pool.name for pool in state.cluster.pools])]
+    names = [each.name for each in state.budgets.ledgers(state.cluster.pool_names)]
     return [path for name in names if (path := ledger_path(name, account)) in state.accounts]
 
 

@@ -35,7 +35,7 @@ def check_size(case: Case, state: State) -> None:
         raise invalid("a reservation is of at least one node and one GPU: say --nodes and --gpus-per-node")
     pools = [pool for pool in state.cluster.pools if case.pool in ("", pool.name)]
     if not pools:
-        raise invalid(f"there is no pool {case.pool}: there are {', '.join(pool.name for pool in state.cluster.pools)}")
+        raise invalid(f"there is no pool {case.pool}: there are {', '.join(state.cluster.pool_names)}")
     fitting = [pool for pool in pools if pool.slots_per_node >= case.gpus_per_node and len(pool.nodes) >= case.nodes]
     if not fitting:
         most = max(pools, key=lambda pool: (pool.slots_per_node, len(pool.nodes)))

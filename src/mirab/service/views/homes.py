@@ -45,7 +45,7 @@ def home_sentence(account: AccountPath, shape: Shape, promised: Promises, own: S
     """``it is charged to h100:vision: only pool h100, which has shares of its own, could hold it``.
 
     Args:
-        promised: as `mirab.core.homes.promises` says it; own: pools with shares of their own.
+        promised: as `mirab.core.promises.promises` says it; own: pools with shares of their own.
     """
     if not promised:
         return ""

@@ -71,7 +71,7 @@ def _rate(case: Case, cluster: Cluster, budgets: Budgets) -> float | None:
 def _tree_of(case: Case, cluster: Cluster, budgets: Budgets) -> Budgets:
     """The shares that hold where it sets something aside: those of its pool, if it has shares of its own."""
     pool = next((pool.name for pool in cluster.pools if case.node in pool.nodes), case.pool) if case.node else case.pool
-    ledgers = budgets.ledgers([pool.name for pool in cluster.pools])
+    ledgers = budgets.ledgers(cluster.pool_names)
     return next((ledger.budgets for ledger in ledgers if ledger.name == pool), ledgers[0].budgets)
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from mirab.core.queues import User
 from mirab.core.runs import Run
-from mirab.core.shares import REST, Account, compared
+from mirab.core.shares import Account, compared
 from mirab.core.state import State
-from mirab.model.accounts import Budget, Budgets, is_meant, ledger_of, ledger_path, plain
+from mirab.model.accounts import REST, Budget, Budgets, is_meant, ledger_of, ledger_path, plain
 from mirab.model.units import HOUR, UNIT, WHOLE, AccountPath, Charge, Instant, UserName, WorkloadId
 from mirab.service.forms.sharing import ShareAccount, ShareLedger, ShareUser
 from mirab.service.lookahead import Batch
