@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappush
 
 from mypy_extensions import mypyc_attr
 
 from mirab.core.nodes import without
+from mirab.core.queues import User
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.waitlist import Waitlist
-from mirab.model.units import Instant
+from mirab.model.units import Charge, Instant
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
@@ -29,8 +31,11 @@ class Bookkeeping(Waitlist):
 
     def count_running(self, run: Run, sign: int) -> None:
         """Its slots count as running (+1), or no more (-1), in its account and all above."""
+        self._count_running(run, run.account.lineage, sign)
+
+    def _count_running(self, run: Run, accounts: Sequence[Account], sign: int) -> None:
         rate, gpus = sign * self.uncharged_rate(run), sign * run.workload.shape.gpus
-        for account in run.account.lineage:
+        for account in accounts:
             account.running += rate
             account.home.gpus += gpus
 
@@ -61,36 +66,61 @@ class Bookkeeping(Waitlist):
     def commit_charge(self, run: Run, until: Instant) -> None:
         """Count the run as committed until then."""
         run.committed_until = until
-        for account in run.account.lineage:
-            account.commitment.add(run.rate, until)
-        run.user.commitment.add(run.rate, until)
+        self._commit(run, run.account.lineage, run.user, +1)
         heappush(self.settlements, (until, run.id))
 
     def settle(self, run: Run) -> None:
         """Its commitment is over, exactly once."""
         if run.committed_until:
-            for account in run.account.lineage:
-                account.commitment.add(-run.rate, run.committed_until)
-            run.user.commitment.add(-run.rate, run.committed_until)
+            self._commit(run, run.account.lineage, run.user, -1)
             run.committed_until = 0
+
+    def _commit(self, run: Run, accounts: Sequence[Account], user: User, sign: int) -> None:
+        rate = sign * run.rate
+        for account in accounts:
+            account.commitment.add(rate, run.committed_until)
+        user.commitment.add(rate, run.committed_until)
 
     def meter(self, run: Run, sign: int) -> None:
         """Start (+1) or stop (-1) charging it."""
+        self._meter(run, run.account.lineage, run.user, sign)
+
+    def _meter(self, run: Run, accounts: Sequence[Account], user: User, sign: int) -> None:
+        if run.charged:
+            rate = sign * run.rate
+            for account in accounts:
+                account.usage.change_rate(self.now, rate)
+            user.usage.change_rate(self.now, rate)
+        else:
+            rate = sign * self.uncharged_rate(run)
+            for account in accounts:
+                account.uncharged.change_rate(self.now, rate)
+            user.uncharged.change_rate(self.now, rate)
+
+    def charge(self, run: Run, amount: Charge) -> None:
+        """Charge it so much at once, or give so much back (negative)."""
         for account in run.account.lineage:
-            self.meter_account(run, account, sign)
-        self.meter_user(run, sign)
+            account.usage.add(self.now, amount)
+        run.user.usage.add(self.now, amount)
 
-    def meter_account(self, run: Run, account: Account, sign: int) -> None:
-        if run.charged:
-            account.usage.change_rate(self.now, sign * run.rate)
-        else:
-            account.uncharged.change_rate(self.now, sign * self.uncharged_rate(run))
+    def move(self, run: Run, account: Account) -> None:
+        """From now on the run belongs to another account. What it used stays where it was charged."""
+        loose = run.loose
+        self.cover(run)
+        old, new, user = run.account.lineage, account.lineage, self.user_of(account, run.workload.user)
+        self._count(run, [above for above in old if above not in new], run.user, -1)
+        self._count(run, [above for above in new if above not in old], user, +1)
+        run.account, run.user = account, user
+        if loose:
+            self.expose(run)
 
-    def meter_user(self, run: Run, sign: int) -> None:
-        if run.charged:
-            run.user.usage.change_rate(self.now, sign * run.rate)
-        else:
-            run.user.uncharged.change_rate(self.now, sign * self.uncharged_rate(run))
+    def _count(self, run: Run, accounts: Sequence[Account], user: User, sign: int) -> None:
+        """All that the run is counts in these accounts and for this user (+1), or no more (-1)."""
+        self._count_running(run, accounts, sign)
+        if run.started_at is not None:
+            self._meter(run, accounts, user, sign)
+        if run.committed_until:
+            self._commit(run, accounts, user, sign)
 
     def capacity_changed(self, grown: bool) -> None:
         """There are more schedulable nodes, which may complete somebody's claim, or fewer, which opens none."""

@@ -113,10 +113,7 @@ def run_started(state: State, event: facts.RunStarted) -> None:
 def charge_late(state: State, run: Run, at: Instant, sign: int) -> None:
     """What was told late: it is charged since then (+1), or has been charged since then for nothing (-1)."""
     if run.charged and run.rate and at < state.now:
-        amount = sign * run.rate * (state.now - at)
-        for account in run.account.lineage:
-            account.usage.add(state.now, amount)
-        run.user.usage.add(state.now, amount)
+        state.charge(run, sign * run.rate * (state.now - at))
 
 
 def begin(state: State, run: Run, since: Instant) -> None:
@@ -192,10 +189,7 @@ def credit(state: State, run: Run, event: facts.RunEnded) -> None:
     """Time lost to a hardware failure is given back: nobody pays for work that the machine destroyed."""
     if run.charged and run.started_at is not None:
         lost = state.now - run.safe_at(state.now) if event.lost is None else event.lost
-        amount = -run.rate * min(lost, state.now - run.started_at)
-        for account in run.account.lineage:
-            account.usage.add(state.now, amount)
-        run.user.usage.add(state.now, amount)
+        state.charge(run, -run.rate * min(lost, state.now - run.started_at))
 
 
 def refused(state: State, event: facts.ActionRefused) -> None:

@@ -12,7 +12,7 @@ from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.succession import succeed, successions
 from mirab.model import events as facts
-from mirab.model.accounts import Budgets, ledger_of, plain
+from mirab.model.accounts import Budgets, plain
 from mirab.model.units import AccountPath
 
 if TYPE_CHECKING:
@@ -23,38 +23,34 @@ if TYPE_CHECKING:
 def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
     """Everybody leaves the queues while the tree changes, and queues anew."""
     waiting = _leave_queues(state)
-    if state.divided:
-        _leave_ledgers(state, event.budgets)
+    _leave_ledgers(state, event.budgets)
     going = successions(state, event.budgets)
     if going:
         succeed(state, event.budgets, going, waiting)
     state.install(event.budgets)
-    for run in state.runs.values():
-        if not run.account.leaf:
-            rehome(state, run)
-    if state.divided:
-        _enter_ledgers(state)
+    _enter_rests(state)
+    _enter_ledgers(state)
     _queue_anew(state, waiting)
 
 
 def _leave_ledgers(state: State, budgets: Budgets) -> None:
     """Where nobody names a pool any more, what runs there counts in the main ledger from now on."""
-    gone = dict.fromkeys(state.ledgers)
-    for each in budgets.ledgers(state.cluster.pool_names):
-        gone.pop(each.name, None)
+    there = {each.name: None for each in budgets.ledgers(state.cluster.pool_names)}
+    if all(name in there for name in state.ledgers):
+        return
     for run in state.runs.values():
-        if ledger_of(run.account.path) in gone:
-            _count_there(state, run, state.leaf_for(plain(run.account.path)))
-    for reservation_id, (account, rate) in state.charging.items():
-        if ledger_of(account.path) in gone:
-            _charge_there(state, reservation_id, rate, account, state.leaf_for(plain(account.path)))
+        if run.account.ledger.name not in there:
+            state.move(run, _known(state.leaf_for(plain(run.account.path)), run.account))
+    for reservation_id, (account, _) in state.charging.items():
+        if account.ledger.name not in there:
+            _charge(state, reservation_id, _known(state.leaf_for(plain(account.path)), account))
 
 
 def _enter_ledgers(state: State) -> None:
     """What runs counts in the ledger of its pool, and what it used stays where it was charged."""
     for run in state.runs.values():
-        if ledger_of(run.account.path) != state.by_pool[run.allocation.pool]:
-            _count_there(state, run, state.account_on(run.allocation.pool, run.account.path))
+        if run.account.ledger.name != state.by_pool[run.pool]:
+            state.move(run, _known(state.account_on(run.pool, run.account.path), run.account))
     for reservation_id in state.charging:
         charge_elsewhere(state, reservation_id)
     for each in state.accounts.values():
@@ -64,69 +60,35 @@ def _enter_ledgers(state: State) -> None:
             each.home.gpus += run.workload.shape.gpus
 
 
-def _count_there(state: State, run: Run, account: Account | None) -> None:
-    """From now on the run belongs to an account of another ledger."""
-    if account is None:
-        raise AssertionError(f"{run} belongs to {run.account.path}, which the ledger of its pool does not know")
-    exposed, started, until = run.loose, run.started_at is not None, run.committed_until
-    if exposed:
-        state.cover(run)
-    if started:
-        state.meter(run, -1)
-    state.count_running(run, -1)
-    state.settle(run)
-    run.account, run.user = account, state.user_of(account, run.workload.user)
-    state.count_running(run, +1)
-    if started:
-        state.meter(run, +1)
-    if until:
-        state.commit_charge(run, until)
-    if exposed:
-        state.expose(run)
+def _enter_rests(state: State) -> None:
+    """Where an account has been divided, what runs for it belongs to what its parts leave."""
+    for run in state.runs.values():
+        if not run.account.leaf:
+            state.move(run, _known(state.leaf_for(run.account.path), run.account))
+
+
+def _known(there: Account | None, old: Account) -> Account:
+    if there is None:
+        raise AssertionError(f"nobody goes on for {old.path}, for which something still runs or is reserved")
+    return there
 
 
 def charge_elsewhere(state: State, reservation_id: str) -> None:
     """If a reservation is charged in another ledger than that of its pool, it is charged there from now on."""
-    account, rate = state.charging.get(reservation_id, (None, 0))
+    account, _ = state.charging.get(reservation_id, (None, 0))
     pool = state.reserved[reservation_id].pool
-    if account is not None and ledger_of(account.path) != state.by_pool[pool]:
-        _charge_there(state, reservation_id, rate, account, state.account_on(pool, account.path))
+    if account is not None and account.ledger.name != state.by_pool[pool]:
+        _charge(state, reservation_id, _known(state.account_on(pool, account.path), account))
 
 
-def _charge_there(state: State, reservation_id: str, rate: int, old: Account, account: Account | None) -> None:
-    """From now on another ledger's account pays for the reservation."""
-    if account is None:
-        raise AssertionError(f"{reservation_id} is paid by {old.path}, which the ledger of its pool does not know")
+def _charge(state: State, reservation_id: str, account: Account) -> None:
+    """From now on this account pays for the reservation."""
+    old, rate = state.charging[reservation_id]
     for above in old.lineage:
         above.usage.change_rate(state.now, -rate)
     for above in account.lineage:
         above.usage.change_rate(state.now, rate)
     state.charging[reservation_id] = account, rate
-
-
-def rehome(state: State, run: Run) -> None:
-    """Its account has been divided: from now on it belongs to what the parts leave; what it used stays where it was."""
-    rest = state.leaf_for(run.account.path)
-    if rest is None:
-        return
-    exposed = run.loose
-    state.cover(run)
-    started = run.started_at is not None
-    if started:
-        state.meter_user(run, -1)
-    old, run.account = run.user, rest
-    run.user = state.user_of(rest, run.workload.user)
-    if started:
-        state.meter_account(run, rest, +1)
-        state.meter_user(run, +1)
-    if run.committed_until:
-        rest.commitment.add(run.rate, run.committed_until)
-        old.commitment.add(-run.rate, run.committed_until)
-        run.user.commitment.add(run.rate, run.committed_until)
-    rest.running += state.uncharged_rate(run)
-    rest.home.gpus += run.workload.shape.gpus
-    if exposed:
-        state.expose(run)
 
 
 def requeue_all(state: State) -> None:
