@@ -10,6 +10,7 @@ from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events
 from mirab.model.resources import Allocation
+from mirab.model.units import attempt_of
 
 if TYPE_CHECKING:
     from mirab.core.state import State
@@ -28,9 +29,8 @@ def run_adopted(state: State, event: events.RunAdopted) -> None:
     pool = state.cluster.pools[given.pool]
     charged = event.min_runtime > 0 or not state.policy.contract
     rate = charge_rate(workload.shape, pool) if charged else 0
-    attempt = int(event.run_id.rpartition(".")[2])
     user = state.user_of(account, workload.user)
-    run = Run(event.run_id, workload, attempt, user, given, rate, event.min_runtime, event.started_at)
+    run = Run(event.run_id, workload, attempt_of(event.run_id), user, given, rate, event.min_runtime, event.started_at)
     run.charged, run.adopted = charged, True
     state.occupy(run)
     begin(state, run, event.started_at)

@@ -29,7 +29,7 @@ def barrier(trial: Trial, queue: Queue) -> WaitReason | None:
         gang = oldest_gang(leaf)
         pending = trial.head(queue)
         if gang is not None and pending is not None and gang.rank[3] < pending.rank[3]:
-            return SavingUp(gang.workload.id)
+            return SavingUp(gang.id)
     return None
 
 

@@ -57,7 +57,7 @@ def decide(state: State, now: Instant) -> Plan:
 
 def _reject(trial: Trial) -> None:
     for pending in trial.state.rejected.values():
-        trial.actions.append(Reject(pending.workload.id, never_fits(trial, pending)))
+        trial.actions.append(Reject(pending.id, never_fits(trial, pending)))
 
 
 def _set_alarm(trial: Trial) -> None:
@@ -178,7 +178,7 @@ def _all_behind(trial: Trial, blocked: Queue, others: list[Queue]) -> None:
     for queue in others:
         pending = trial.head(queue)
         if first is not None and pending is not None and pending.waiting is None:
-            trial.wait(pending, BlockedBehind(first.workload.id, None))
+            trial.wait(pending, BlockedBehind(first.id, None))
 
 
 def _serve(trial: Trial, queue: Queue, news: bool) -> bool:
@@ -193,7 +193,7 @@ def _serve(trial: Trial, queue: Queue, news: bool) -> bool:
     given = place(trial, info, leaf)
     if given is not None:
         ratio = trial.ratio(leaf)
-        trial.start(queue, pending.workload.id, given, InOrder(leaf.path, ratio, ratio < 1.0))
+        trial.start(queue, pending.id, given, InOrder(leaf.path, ratio, ratio < 1.0))
         return True
     if not news and not _needs_reason(trial, queue):
         return False
@@ -295,7 +295,7 @@ def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
         trial.wait(pending, blocked_reason(trial, queue, NoClearing(0), None))
         return False
     ratio = trial.ratio(leaf)
-    trial.start(queue, pending.workload.id, place_, InOrder(leaf.path, ratio, owed=False))
-    rate = info.rates[info.pools.index(place_.pool)]
+    trial.start(queue, pending.id, place_, InOrder(leaf.path, ratio, owed=False))
+    rate = info.rate_in(place_.pool)
     trial.add_uncharged(queue.user, rate * trial.policy.commitment_floor)
     return True

@@ -66,7 +66,7 @@ def blocked_reason(trial: Trial, queue: Queue, plan: NoClearing, no_hold: WaitRe
 
 def _kept_for(trial: Trial, queue: Queue) -> BlockedBehind | None:
     info = queue.info
-    for number, width in zip(info.pools, info.widths, strict=True):
+    for number, width in info.pairs:
         wide = trial.wide(number, width)
         if trial.count(number, width) >= info.nodes:
             hidden = without(wide, trial.open_nodes(number, info, queue.user.account))
@@ -93,7 +93,7 @@ def _nodes_free(trial: Trial, queue: Queue) -> int:
         (trial.open_nodes(number, info, queue.user.account) & trial.wide(number, width)).bit_count()
         if trial.kept[number]
         else trial.count(number, width)
-        for number, width in zip(info.pools, info.widths, strict=True)
+        for number, width in info.pairs
     )
 
 

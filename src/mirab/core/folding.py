@@ -1,4 +1,4 @@
-"""How each fact and each intention changes the state. The one place where it does."""
+"""How facts change the state: what people ask for, runs, nodes; and holds, which plans change, too."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def admit(state: State, pending: Pending, known: bool = False) -> None:
         or not state.info_for(shape, account).pools
         or (account.capped and not known and too_large(account, shape))
     ):
-        state.rejected[pending.workload.id] = pending
+        state.rejected[pending.id] = pending
     else:
         state.enqueue(pending, account)
 
@@ -262,7 +262,7 @@ def commit_hold(state: State, pending: Pending, pool: int, sign: int) -> None:
     if queue is None:
         return
     info = queue.info
-    amount = sign * info.rates[info.pools.index(pool)] * info.commitment if info.charged else 0
+    amount = sign * info.rate_in(pool) * info.commitment if info.charged else 0
     for account in queue.user.account.lineage:
         account.held += amount
     queue.user.held += amount
@@ -270,7 +270,7 @@ def commit_hold(state: State, pending: Pending, pool: int, sign: int) -> None:
 
 def drop_hold(state: State, pending: Pending) -> None:
     """Give back what is held for it; runs that are stopping for it stop all the same."""
-    granted = state.holds.get(pending.workload.id)
+    granted = state.holds.get(pending.id)
     if granted is not None:
         commit_hold(state, pending, granted.pool, -1)
         forget_hold(state, pending)
@@ -278,12 +278,12 @@ def drop_hold(state: State, pending: Pending) -> None:
 
 def forget_hold(state: State, pending: Pending) -> None:
     """The same for one that is committed to nobody any more."""
-    granted = state.holds.pop(pending.workload.id, None)
+    granted = state.holds.pop(pending.id, None)
     if granted is not None:
         pending.waiting = None
         if pending.queue is not None:
             state.unexplained[pending.queue] = None
-        orphans = {run_id: state.runs[run_id] for run_id in state.victims.pop(pending.workload.id, {})}
+        orphans = {run_id: state.runs[run_id] for run_id in state.victims.pop(pending.id, {})}
         state.orphans.update(orphans)
         state.version += 1
         if orphans or not granted.claim:

@@ -88,18 +88,18 @@ def _start_if_free(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> 
     if not mask:
         return False
     if queue.user.account.capped and not below_cap(trial, queue):
-        if trial.state.victims.get(pending.workload.id):
+        if trial.state.victims.get(pending.id):
             return False
         _give_up(trial, pending, "its account is at its cap")
         return True
     reason = VictimsGone(hold.victims) if hold.claim else HoldDue(hold.granted_at)
-    trial.start(queue, pending.workload.id, allocation(hold.pool, mask, shape, hold.slots_per_node), reason)
+    trial.start(queue, pending.id, allocation(hold.pool, mask, shape, hold.slots_per_node), reason)
     return True
 
 
 def _press(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     """Tell the runs still there to go, each so that its notice ends when the hold is due."""
-    victims = [trial.state.runs[run_id] for run_id in trial.state.victims[pending.workload.id]]
+    victims = [trial.state.runs[run_id] for run_id in trial.state.victims[pending.id]]
     if any(run.stuck for run in victims) or (hold.claim and not victims and trial.news and hold.victims):
         _give_up(trial, pending, "its nodes did not come free as planned")
     elif hold.claim:
@@ -191,9 +191,9 @@ def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> N
 
 def _replace(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     """A node was lost, or a run stayed past its limit: keep the rest, find others, and a new T."""
-    trial.release(pending.workload.id)
+    trial.release(pending.id)
     found = find(trial, queue, pending, prefer=hold.mask)
-    trial.holds[pending.workload.id] = hold
+    trial.holds[pending.id] = hold
     if isinstance(found, Hold) and not hold.claim:
         _keep(trial, queue, pending, found)
     else:
@@ -201,9 +201,9 @@ def _replace(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
 
 
 def _give_up(trial: Trial, pending: Pending, why: str) -> None:
-    trial.release(pending.workload.id)
+    trial.release(pending.id)
     trial.news = True
-    trial.hold_changes.append(HoldReleased(pending.workload.id, why))
+    trial.hold_changes.append(HoldReleased(pending.id, why))
     trial.wake(trial.now + trial.policy.review)
 
 
@@ -220,7 +220,7 @@ def hold_for(trial: Trial, queue: Queue, pending: Pending) -> WaitReason | None:
     found = find(trial, queue, pending)
     if not isinstance(found, Hold):
         return found
-    trial.hold_of.setdefault(leaf, []).append(pending.workload.id)
+    trial.hold_of.setdefault(leaf, []).append(pending.id)
     _keep(trial, queue, pending, found)
     return None
 
@@ -244,7 +244,7 @@ def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> 
         if mask:
             chosen = _tidy(wanted, mask, until, runs, prefer)
             spared = tuple([run.id for _, _, run, mine in runs if not mine and run.mask & chosen])
-            found.append(Hold(pending.workload.id, number, chosen, width, until, trial.now, spared=spared))
+            found.append(Hold(pending.id, number, chosen, width, until, trial.now, spared=spared))
     if not found:
         return NotEnoughClaimable(wanted, best_seen)
     return min(found, key=lambda hold: (hold.until, not hold.mask & prefer, hold.pool))
@@ -254,7 +254,7 @@ def _left_to(trial: Trial, pending: Pending, number: int) -> NodeMask:
     """The usable nodes of a pool that are kept for nobody else, and given to nobody in this decision."""
     among = trial.usable[number]
     for entry in trial.kept[number]:
-        if entry.holder != pending.workload.id:
+        if entry.holder != pending.id:
             among = without(among, entry.mask)
     for mask in trial.fresh[number]:
         among = without(among, mask)

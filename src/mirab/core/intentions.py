@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirab.core.folding import commit_hold, drop_hold, node_returns
 from mirab.core.nodes import Health
 from mirab.core.portfolio import charge_elsewhere, end_reservation
+from mirab.core.queues import Queue
 from mirab.core.runs import Run
 from mirab.model import plans
 from mirab.model.reasons import (
@@ -27,6 +28,8 @@ from mirab.model.units import Instant
 if TYPE_CHECKING:
     from mirab.core.state import State
 
+V = TypeVar("V")
+
 
 def start(state: State, action: plans.Start, now: Instant) -> None:
     pending = state.pending[action.workload_id]
@@ -36,7 +39,7 @@ def start(state: State, action: plans.Start, now: Instant) -> None:
     user, info = queue.user, queue.info
     drop_hold(state, pending)
     state.dequeue(pending)
-    rate = info.rates[info.pools.index(action.allocation.pool)] if info.charged else 0
+    rate = info.rate_in(action.allocation.pool) if info.charged else 0
     run = Run(action.run_id, pending.workload, pending.attempt, user, action.allocation, rate, action.min_runtime, now)
     run.charged = info.charged
     if isinstance(action.reason, Reserved):
@@ -147,18 +150,19 @@ INTENTIONS: dict[type[Any], Callable[[State, Any, Instant], None]] = {
 def explained(state: State, waiting: plans.Waiting) -> None:
     """Keep the reason with the workload that it is about."""
     pending = state.pending.get(waiting.workload_id)
-    if pending is not None and pending.queue is not None:
-        pending.waiting = waiting
-        state.unexplained.pop(pending.queue, None)
-        if isinstance(waiting.reason, AwaitingCheckpoint):
-            state.awaiting[pending.queue] = waiting.reason.until
-        else:
-            state.awaiting.pop(pending.queue, None)
-        if isinstance(waiting.reason, NotEnoughClaimable):
-            state.short[pending.queue] = waiting.reason.nodes - waiting.reason.claimable
-        else:
-            state.short.pop(pending.queue, None)
-        if isinstance(waiting.reason, AtCap):
-            state.at_cap[pending.queue] = None
-        else:
-            state.at_cap.pop(pending.queue, None)
+    if pending is None or pending.queue is None:
+        return
+    queue, reason = pending.queue, waiting.reason
+    pending.waiting = waiting
+    state.unexplained.pop(queue, None)
+    _list(state.awaiting, queue, reason.until if isinstance(reason, AwaitingCheckpoint) else None)
+    _list(state.short, queue, reason.nodes - reason.claimable if isinstance(reason, NotEnoughClaimable) else None)
+    _list(state.at_cap, queue, reason if isinstance(reason, AtCap) else None)
+
+
+def _list(those: dict[Queue, V], queue: Queue, lacks: V | None) -> None:
+    """Let a queue be among those that wait for one thing, or no more (None)."""
+    if lacks is None:
+        those.pop(queue, None)
+    else:
+        those[queue] = lacks

@@ -102,7 +102,7 @@ def requeue_all(state: State) -> None:
 def _leave_queues(state: State) -> list[Pending]:
     leaving = list(state.pending.values())
     for pending in leaving:
-        hold = state.holds.get(pending.workload.id)
+        hold = state.holds.get(pending.id)
         if hold is not None:
             commit_hold(state, pending, hold.pool, -1)
         state.dequeue(pending)
@@ -112,9 +112,9 @@ def _leave_queues(state: State) -> list[Pending]:
 def _queue_anew(state: State, leaving: list[Pending]) -> None:
     for pending in leaving:
         admit(state, pending, known=True)
-        hold = state.holds.get(pending.workload.id)
+        hold = state.holds.get(pending.id)
         if hold is not None and (pending.queue is None or hold.pool not in pending.queue.info.pools):
-            state.given_back[pending.workload.id] = None
+            state.given_back[pending.id] = None
             forget_hold(state, pending)
         elif hold is not None:
             commit_hold(state, pending, hold.pool, +1)

@@ -37,10 +37,11 @@ Size: TypeAlias = tuple[tuple[tuple[int, int], ...], int]
 class Pending:
     """A workload that waits. `attempt` is the number its next run will have."""
 
-    __slots__ = ("attempt", "queue", "rank", "waiting", "workload")
+    __slots__ = ("attempt", "id", "queue", "rank", "waiting", "workload")
 
     def __init__(self, workload: Workload, attempt: int) -> None:
         self.workload = workload
+        self.id = workload.id
         self.attempt = attempt
         self.rank = rank(workload, attempt)
         self.queue: Queue | None = None
@@ -98,6 +99,10 @@ class ShapeInfo:
         """Large enough to earn a hold."""
         self.queues: dict[str, dict[UserName, Queue]] = {}
 
+    def rate_in(self, pool: int) -> ChargeRate:
+        """The charge rate in one of `pools`."""
+        return self.rates[self.pools.index(pool)]
+
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class User:
@@ -143,7 +148,7 @@ class Queue:
     def remove(self, pending: Pending) -> None:
         place = bisect_left(self._ranks, pending.rank)
         if place >= len(self.entries) or self.entries[place] is not pending:
-            raise AssertionError(f"{pending.workload.id} is not in its queue")
+            raise AssertionError(f"{pending.id} is not in its queue")
         del self._ranks[place], self.entries[place]
         pending.queue = None
 

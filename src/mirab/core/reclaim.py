@@ -115,7 +115,7 @@ def claim(trial: Trial, queue: Queue, pending: Pending, plan: Clearing) -> None:
     trial.grant(
         queue,
         Hold(
-            pending.workload.id,
+            pending.id,
             plan.pool,
             plan.mask,
             plan.width,
@@ -138,4 +138,4 @@ def reason_for(trial: Trial, queue: Queue, pending: Pending, run: Run, hold: boo
         ours, against = trial.sides(mine, theirs)
         ratio_for, ratio_against = trial.ratio_with(ours, added), trial.ratio(against)
     loss = run.loss(trial.now, trial.policy.claimed_loss_cap)
-    return PreemptedFor(pending.workload.id, mine.path, ratio_for, ratio_against, loss, not run.charged, hold)
+    return PreemptedFor(pending.id, mine.path, ratio_for, ratio_against, loss, not run.charged, hold)

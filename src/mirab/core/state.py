@@ -116,5 +116,5 @@ class State(Bookkeeping):
                 head = min(heads, key=lambda pending: pending.rank)
                 key = (self.user_usage(user, now), user.name, head.rank)
                 if best is None or key < best:
-                    best, first = key, head.workload.id
+                    best, first = key, head.id
         return first

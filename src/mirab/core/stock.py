@@ -15,7 +15,8 @@ from mirab.core.shares import Account
 from mirab.model.accounts import Budgets, covers, ledger_path, plain, rest_path
 from mirab.model.plans import Hold
 from mirab.model.policy import Exemption, Policy, Reservation
-from mirab.model.resources import Cluster, Shape
+from mirab.model.reasons import AtCap
+from mirab.model.resources import Cluster, Shape, nodes_of
 from mirab.model.units import AccountPath, Charge, ChargeRate, Duration, Instant, NodeMask, NodeName, RunId, WorkloadId
 
 
@@ -36,7 +37,7 @@ class Stock:
         ledgers: by name, the main one ("") first; `by_pool`: their names, by the number of the pool.
         choices: which ledger work goes to that may go to several, by account and shape.
         minimum_caps: accounts whose budgets, or one above, cap the minimum: the shortest such cap.
-        at_cap: queues whose head waits because an account is at its cap.
+        at_cap: queues whose head waits because an account is at its cap, and what it was told.
         given_back: workloads that lost their hold since their ledger is another, until a plan has said so.
         unexplained: queues whose head has no reason yet.
         troubled: nodes that are not up.
@@ -68,7 +69,7 @@ class Stock:
         self.open_accounts: dict[AccountPath, None] = {}
         self.heirs = budgets.heirs()
         self.minimum_caps: dict[AccountPath, Duration] = {}
-        self.at_cap: dict[Queue, None] = {}
+        self.at_cap: dict[Queue, AtCap] = {}
         self.partings: dict[tuple[Account, Account], tuple[Account, Account]] = {}
         self.budgets = budgets
         self.runs: dict[RunId, Run] = {}
@@ -223,7 +224,7 @@ class Stock:
 
     def nodes_named(self, pool: int, mask: NodeMask) -> list[NodeName]:
         names = self.cluster.pools[pool].nodes
-        return [names[index] for index in range(mask.bit_length()) if mask >> index & 1]
+        return [names[index] for index in nodes_of(mask)]
 
     def runs_on(self, place: tuple[int, int]) -> dict[RunId, Run]:
         """The runs that have a part on a node, given as (pool, number in the pool)."""

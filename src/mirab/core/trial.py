@@ -103,7 +103,7 @@ class Trial(Standings):
             self.release(workload_id)
             self.news = True
         elif info.charged:
-            rate = info.rates[info.pools.index(given.pool)]
+            rate = info.rate_in(given.pool)
             self.add_commitment(queue.user, rate * max(minimum, self.policy.commitment_floor))
         self.actions.append(Start(run_id, workload_id, given, minimum, reason, pending.attempt > 1))
         self.started[workload_id] = None
@@ -179,7 +179,7 @@ class Trial(Standings):
         """Keep nodes for a workload; a first grant commits its minimum. Nodes that a moved hold leaves are news."""
         if hold.workload_id not in self.holds:
             info = queue.info
-            rate = info.rates[info.pools.index(hold.pool)]
+            rate = info.rate_in(hold.pool)
             if info.charged:
                 self.add_commitment(queue.user, rate * info.commitment)
         else:
@@ -199,9 +199,7 @@ class Trial(Standings):
         if queue is None or (known is not None and self._is_old_news(known, reason)):
             return
         user = queue.user
-        self.waiting.append(
-            Waiting(user.account.path, user.name, queue.info.shape, pending.workload.id, reason, again_at)
-        )
+        self.waiting.append(Waiting(user.account.path, user.name, queue.info.shape, pending.id, reason, again_at))
 
     def _is_old_news(self, known: Waiting, reason: WaitReason) -> bool:
         """The same reason; numbers that only drift are told again when it is time to look again."""
@@ -220,7 +218,7 @@ class Trial(Standings):
         place = self.taken.get(queue, 0)
         while place < len(entries):
             first = entries[place]
-            workload_id = first.workload.id
+            workload_id = first.id
             if workload_id not in holds and workload_id not in started:
                 return first
             place += 1

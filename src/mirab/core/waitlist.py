@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from mypy_extensions import mypyc_attr
 
 from mirab.core.caps import install_caps
@@ -13,6 +15,10 @@ from mirab.core.stock import Stock
 from mirab.model.accounts import Budgets, ledger_path, left_by, plain, rest_path
 from mirab.model.resources import Shape
 from mirab.model.units import FOREVER, AccountPath, Duration, UserName
+
+K = TypeVar("K")
+L = TypeVar("L")
+V = TypeVar("V")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
@@ -135,37 +141,35 @@ class Waitlist(Stock):
     def dequeue(self, pending: Pending) -> None:
         queue = pending.queue
         if queue is None:
-            raise AssertionError(f"{pending.workload.id} waits in no queue")
+            raise AssertionError(f"{pending.id} waits in no queue")
         was_head = queue.head is pending
         queue.remove(pending)
-        del self.pending[pending.workload.id]
+        del self.pending[pending.id]
         for above in queue.user.account.lineage:
             above.waiting -= queue.info.charged
-        if queue.entries:
-            if was_head:
-                self.unexplained[queue] = None
-            return
+        if not queue.entries:
+            self._disband(queue)
+        elif was_head:
+            self.unexplained[queue] = None
+
+    def _disband(self, queue: Queue) -> None:
+        """Nobody waits in it any more: it is taken out of all that knows it."""
+        user, info = queue.user, queue.info
+        del user.queues[info.shape]
+        _drop(user.account.shapes, info, queue)
+        _drop(info.queues, user.account.path, user.name)
+        if not info.queues:
+            _drop(self.waiting_sizes[info.charged], info.size, info)
         self.unexplained.pop(queue, None)
-        self._forget_shape(queue)
         self.awaiting.pop(queue, None)
         self.short.pop(queue, None)
         self.at_cap.pop(queue, None)
-        user, info = queue.user, queue.info
-        del user.queues[pending.workload.shape]
-        waiting = info.queues[user.account.path]
-        del waiting[user.name]
-        if not waiting:
-            del info.queues[user.account.path]
-            if not info.queues:
-                sizes = self.waiting_sizes[info.charged][info.size]
-                del sizes[info]
-                if not sizes:
-                    del self.waiting_sizes[info.charged][info.size]
 
-    def _forget_shape(self, queue: Queue) -> None:
-        shapes = queue.user.account.shapes
-        queues = shapes.get(queue.info)
-        if queues is not None:
-            queues.pop(queue, None)
-            if not queues:
-                del shapes[queue.info]
+
+def _drop(index: dict[K, dict[L, V]], key: K, entry: L) -> None:
+    """Take an entry out from under a key, and the key if it was the last."""
+    entries = index.get(key)
+    if entries is not None:
+        entries.pop(entry, None)
+        if not entries:
+            del index[key]
