@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirab.core.caps import too_large
 from mirab.core.clearing import Clearing, plan_cost
 from mirab.core.queues import Pending, Queue
-from mirab.core.reclaim import claim
+from mirab.core.reclaim import checkpoint_grace, claim, is_urgent
 from mirab.core.runs import Run
 from mirab.core.shares import Account
 from mirab.core.trial import Trial
@@ -118,10 +118,9 @@ def take_from_own(trial: Trial, queue: Queue, pending: Pending, cap: AtCap) -> b
 
 def _ripe(trial: Trial, queue: Queue, own: list[Run]) -> list[Run]:
     """Those that have just checkpointed; for urgent work all. The next checkpoint wakes."""
-    if queue.info.min_runtime <= trial.policy.urgent_minimum:
+    if is_urgent(trial, queue):
         return own
-    owed = trial.ratio(queue.user.account) < 1.0
-    grace = trial.policy.checkpoint_grace if owed else trial.policy.surplus_checkpoint_grace
+    grace = checkpoint_grace(trial, queue)
     for run in own:
         trial.wake(run.ripe_at(trial.now, grace))
     return [run for run in own if run.ripe_at(trial.now, grace) <= trial.now]

@@ -195,36 +195,29 @@ def _serve(trial: Trial, queue: Queue, news: bool) -> bool:
         ratio = trial.ratio(leaf)
         trial.start(queue, pending.id, given, InOrder(leaf.path, ratio, ratio < 1.0))
         return True
-    if not news and not _needs_reason(trial, queue):
+    if not news and pending.waiting is not None:
         return False
-    if trial.policy.preemption != "none" and len(trial.stopped) < trial.policy.preemptions_max:
-        plan = reclaim(trial, queue, pending)
-        if isinstance(plan, Clearing):
-            claim(trial, queue, pending, plan)
-            return True
-    elif trial.policy.preemption != "none":
+    if trial.policy.preemption == "none":
+        return _hold_or_explain(trial, queue, pending, NoClearing(0))
+    if len(trial.stopped) >= trial.policy.preemptions_max:
         trial.wake(trial.now + max(1, trial.policy.cadence))
         return False
-    else:
-        plan = NoClearing(0)
-    return _hold_or_explain(trial, queue, plan)
+    plan = reclaim(trial, queue, pending)
+    if isinstance(plan, Clearing):
+        claim(trial, queue, pending, plan)
+        return True
+    return _hold_or_explain(trial, queue, pending, plan)
 
 
 def _serve_blocked(trial: Trial, queue: Queue, pending: Pending, blocked: WaitReason, news: bool) -> bool:
     """It waits whatever is free; at a cap it may take the place of its own account's runs."""
     if isinstance(blocked, AtCap | GangTooLarge):
         trial.passed_over[queue] = None
-    asks = news or _needs_reason(trial, queue)
+    asks = news or pending.waiting is None
     if asks and isinstance(blocked, AtCap) and take_from_own(trial, queue, pending, blocked):
         return True
     trial.wait(pending, blocked)
     return False
-
-
-def _needs_reason(trial: Trial, queue: Queue) -> bool:
-    """Whether the head of the queue has never been told why it waits."""
-    pending = trial.head(queue)
-    return pending is not None and pending.waiting is None
 
 
 def _knows_why(trial: Trial, pending: Pending) -> bool:
@@ -233,29 +226,31 @@ def _knows_why(trial: Trial, pending: Pending) -> bool:
     return told is not None and told.again_at > trial.now and not isinstance(told.reason, AtCap | GangTooLarge)
 
 
-def _hold_or_explain(trial: Trial, queue: Queue, plan: NoClearing) -> bool:
-    pending = trial.head(queue)
-    if pending is None:
+def _hold_or_explain(trial: Trial, queue: Queue, pending: Pending, plan: NoClearing) -> bool:
+    """Nothing can be done for it now: keep nodes for it if it is a gang that may have some, or say why it waits."""
+    if plan.ripe_at is not None:
+        _await_checkpoint(trial, pending, plan, plan.ripe_at)
         return False
     no_hold: WaitReason | None = None
     again_at = trial.now + trial.policy.review
-    if queue.info.gang and queue.info.charged and plan.ripe_at is None:
+    if queue.info.gang and queue.info.charged:
         no_hold = hold_for(trial, queue, pending)
         if no_hold is None:
             return True
         again_at = trial.now + trial.policy.hold_review
-    elif plan.ripe_at is None and _knows_why(trial, pending):
+    elif _knows_why(trial, pending):
         return False
-    if plan.ripe_at is not None:
-        again_at = min(again_at, plan.ripe_at)
-        trial.wake(plan.ripe_at)
-        told = pending.waiting.reason if pending.waiting is not None else None
-        since = told.since if isinstance(told, AwaitingCheckpoint) else trial.now
-        reason: WaitReason = AwaitingCheckpoint(plan.ripe_at, plan.victims, since)
-    else:
-        reason = blocked_reason(trial, queue, plan, no_hold)
-    trial.wait(pending, reason, again_at)
+    trial.wait(pending, blocked_reason(trial, queue, plan, no_hold), again_at)
     return False
+
+
+def _await_checkpoint(trial: Trial, pending: Pending, plan: NoClearing, ripe_at: Instant) -> None:
+    """Its victims are about to checkpoint: it looks again when they have."""
+    told = pending.waiting.reason if pending.waiting is not None else None
+    since = told.since if isinstance(told, AwaitingCheckpoint) else trial.now
+    trial.wake(ripe_at)
+    reason = AwaitingCheckpoint(ripe_at, plan.victims, since)
+    trial.wait(pending, reason, min(trial.now + trial.policy.review, ripe_at))
 
 
 # --- uncharged work -------------------------------------------------------------------------------------------------
@@ -277,7 +272,7 @@ def _serve_uncharged(trial: Trial) -> None:
 
 def _serve_one_uncharged(trial: Trial, queue: Queue, news: bool) -> bool:
     pending = trial.head(queue)
-    if pending is None or not (news or trial.lets_in(queue.info) or _needs_reason(trial, queue)):
+    if pending is None or not (news or trial.lets_in(queue.info) or pending.waiting is None):
         return False
     leaf, info = queue.user.account, queue.info
     if leaf.capped and (cap := at_cap(trial, queue)) is not None:

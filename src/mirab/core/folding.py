@@ -200,23 +200,27 @@ def refused(state: State, event: facts.ActionRefused) -> None:
     if event.action == "start" and run.started_at is None:
         run_ended(state, facts.RunEnded(event.at, run.id, Outcome.LAUNCH_FAILED, 0))
     elif event.action == "preempt" and run.stopping:
-        beneficiary = run.beneficiary
-        run.stop_by = run.beneficiary = None
-        run.excused_until = state.now + state.policy.stop_timeout
-        state.late.pop(run.id, None)
-        state.orphans.pop(run.id, None)
-        if run.cancelled or run.recalled:
-            unwanted(state, run)
-        if run.started_at is not None:
-            state.will_expose(run)
-        heappush(state.overdue, (state.overdue_at(run), run.id))
-        state.claims += 1
-        if beneficiary is not None:
-            state.victims.get(beneficiary, {}).pop(run.id, None)
-            pending = state.pending.get(beneficiary)
-            hold = state.holds.get(beneficiary)
-            if pending is not None and hold is not None and hold.claim:
-                drop_hold(state, pending)
+        _stays(state, run)
+
+
+def _stays(state: State, run: Run) -> None:
+    """It goes on for now, and the claim that it was stopped for is void."""
+    beneficiary = run.beneficiary
+    run.stop_by = run.beneficiary = None
+    run.excused_until = state.now + state.policy.stop_timeout
+    state.late.pop(run.id, None)
+    state.orphans.pop(run.id, None)
+    if run.cancelled or run.recalled:
+        unwanted(state, run)
+    if run.started_at is not None:
+        state.will_expose(run)
+    heappush(state.overdue, (state.overdue_at(run), run.id))
+    state.claims += 1
+    if beneficiary is not None:
+        state.victims.get(beneficiary, {}).pop(run.id, None)
+        pending, hold = state.pending.get(beneficiary), state.holds.get(beneficiary)
+        if pending is not None and hold is not None and hold.claim:
+            drop_hold(state, pending)
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------

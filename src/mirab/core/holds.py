@@ -174,9 +174,7 @@ def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> N
     """Give each run on the nodes its notice so that it has gone by T; of part of a node, only as many as are needed."""
     due: list[Run] = []
     for run in trial.state.runs.values():
-        if run.pool != hold.pool or not run.mask & hold.mask or run.id in hold.spared:
-            continue
-        if run.stop_by is not None or run.id in trial.stopped:
+        if run.pool != hold.pool or not run.mask & hold.mask or run.id in hold.spared or trial.is_going(run):
             continue
         at = max(hold.until - trial.notice(run), run.unprotected_at)
         if trial.now < at:
@@ -313,7 +311,7 @@ def _claimable(trial: Trial, queue: Queue, number: int) -> list[Claimable]:
 
 
 def _gone_at(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account, bool]) -> tuple[Instant, bool]:
-    if run.stop_by is not None or run.id in trial.stopped:
+    if trial.is_going(run):
         return (FOREVER if run.stuck else max(trial.now, run.stop_by or trial.now + trial.policy.grace_max)), True
     if trial.policy.preemption == "budget" and _may_stop(trial, queue, run, added, may):
         return max(trial.now, run.unprotected_at) + trial.notice(run), True

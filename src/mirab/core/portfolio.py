@@ -13,7 +13,8 @@ from mirab.core.shares import Account
 from mirab.core.succession import succeed, successions
 from mirab.model import events as facts
 from mirab.model.accounts import Budgets, plain
-from mirab.model.units import AccountPath
+from mirab.model.policy import Reservation
+from mirab.model.units import AccountPath, ChargeRate
 
 if TYPE_CHECKING:
     from mirab.core.state import State
@@ -84,10 +85,8 @@ def charge_elsewhere(state: State, reservation_id: str) -> None:
 def _charge(state: State, reservation_id: str, account: Account) -> None:
     """From now on this account pays for the reservation."""
     old, rate = state.charging[reservation_id]
-    for above in old.lineage:
-        above.usage.change_rate(state.now, -rate)
-    for above in account.lineage:
-        above.usage.change_rate(state.now, rate)
+    _change_rate(state, old, -rate)
+    _change_rate(state, account, rate)
     state.charging[reservation_id] = account, rate
 
 
@@ -148,26 +147,27 @@ def exemption_revoked(state: State, event: facts.ExemptionRevoked) -> None:
         requeue_all(state)
 
 
-def charge_reservation(state: State, reservation_id: str, sign: int) -> None:
-    """Charge its account for it from its begin to its end, used or not."""
-    if (sign > 0) == (reservation_id in state.charging):
+def charge_for(state: State, reservation: Reservation) -> None:
+    """From now on its account is charged for it, used or not, once there are nodes for it."""
+    hold = state.reserved.get(reservation.id)
+    if hold is None or reservation.id in state.charging:
         return
-    if sign > 0:
-        reservation, hold = state.reservations[reservation_id], state.reserved.get(reservation_id)
-        account = None if hold is None else state.account_on(hold.pool, AccountPath(reservation.account))
-        if hold is None or account is None:
-            return
+    account = state.account_on(hold.pool, AccountPath(reservation.account))
+    if account is not None:
         rate = hold.mask.bit_count() * hold.slots_per_node * state.cluster.pools[hold.pool].weight
-        state.charging[reservation_id] = (account, rate)
-    account, rate = state.charging[reservation_id]
+        state.charging[reservation.id] = account, rate
+        _change_rate(state, account, rate)
+
+
+def _change_rate(state: State, account: Account, rate: ChargeRate) -> None:
     for above in account.lineage:
-        above.usage.change_rate(state.now, sign * rate)
-    if sign < 0:
-        del state.charging[reservation_id]
+        above.usage.change_rate(state.now, rate)
 
 
 def end_reservation(state: State, reservation_id: str) -> None:
-    charge_reservation(state, reservation_id, -1)
+    account, rate = state.charging.pop(reservation_id, (None, 0))
+    if account is not None:
+        _change_rate(state, account, -rate)
     for run in state.runs.values():
         if run.reservation == reservation_id:
             leave_reservation(state, run)

@@ -22,7 +22,7 @@ def reclaim(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoCleari
     coming = coming_free(trial, queue)
     if coming is not None:
         return coming
-    key = (_who(trial, queue), queue.info.size, queue.info.min_runtime <= trial.policy.urgent_minimum)
+    key = (_who(trial, queue), queue.info.size, is_urgent(trial, queue))
     known = trial.hopeless.get(key)
     if known is not None and queue.info.min_runtime >= known[0]:
         return known[1]
@@ -53,11 +53,9 @@ def _look(trial: Trial, queue: Queue, pending: Pending) -> Clearing | NoClearing
 
 def _search(trial: Trial, queue: Queue, pending: Pending, found: list[Run], nodes: int) -> Clearing | NoClearing:
     """`nodes`: how many could be cleared, for the reason if there is no plan."""
-    info, now = queue.info, trial.now
+    now, grace = trial.now, checkpoint_grace(trial, queue)
     owed = trial.ratio(queue.user.account) < 1.0
-    grace = trial.policy.checkpoint_grace if owed else trial.policy.surplus_checkpoint_grace
-    urgent = info.min_runtime <= trial.policy.urgent_minimum
-    ripe = found if urgent else [run for run in found if run.ripe_at(now, grace) <= now]
+    ripe = found if is_urgent(trial, queue) else [run for run in found if run.ripe_at(now, grace) <= now]
     plan = _clear_any(trial, queue, ripe)
     if plan is None and len(ripe) < len(found):
         later = _clear_any(trial, queue, found)
@@ -67,6 +65,17 @@ def _search(trial: Trial, queue: Queue, pending: Pending, found: list[Run], node
             ripe_at = min(at for run in later.victims if (at := run.ripe_at(now, grace)) > now)
             return NoClearing(len(later.victims), nodes, min(ripe_at, now + trial.policy.claimed_loss_cap))
     return plan or NoClearing(len(found), nodes)
+
+
+def is_urgent(trial: Trial, queue: Queue) -> bool:
+    """Whether the queue's work does not wait for checkpoints."""
+    return queue.info.min_runtime <= trial.policy.urgent_minimum
+
+
+def checkpoint_grace(trial: Trial, queue: Queue) -> Duration:
+    """How long after a checkpoint a run counts as just checkpointed where it would make room for the queue's work."""
+    owed = trial.ratio(queue.user.account) < 1.0
+    return trial.policy.checkpoint_grace if owed else trial.policy.surplus_checkpoint_grace
 
 
 def _is_cheap(trial: Trial, queue: Queue, plan: Clearing, grace: Duration) -> bool:

@@ -7,6 +7,9 @@ at `begin` every run there is past its minimum. Whoever asks for one later may m
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mirab.core.nodes import without
 from mirab.core.queues import Queue
 from mirab.core.runs import Run
 from mirab.core.state import State
@@ -34,7 +37,7 @@ def serve_reservations(trial: Trial) -> None:
             trial.news = True
         elif hold is None and trial.now < choose_at:
             trial.wake(choose_at)
-        elif hold is None or hold.mask & ~trial.usable[hold.pool] or hold.mask.bit_count() < reservation.nodes:
+        elif hold is None or without(hold.mask, trial.usable[hold.pool]) or hold.mask.bit_count() < reservation.nodes:
             _choose(trial, reservation, hold)
         else:
             _clear(trial, reservation, hold)
@@ -67,10 +70,7 @@ def earliest(state: State, reservation: Reservation, now: Instant) -> Instant | 
     begins += [each.end for each in state.reservations.values()]
     begins += [run.unprotected_at for run in state.runs.values()]
     for begin in sorted(each for each in begins if each >= reservation.begin):
-        moved = Reservation(reservation.id, reservation.account, reservation.nodes, reservation.gpus_per_node, begin,
-                            begin + lasts, reservation.owner, reservation.approver, reservation.reason,
-                            reservation.pool)  # fmt: skip
-        if can_be_met(trial, moved):
+        if can_be_met(trial, replace(reservation, begin=begin, end=begin + lasts)):
             return begin
     return None
 
@@ -87,7 +87,7 @@ def can_be_met(trial: Trial, reservation: Reservation) -> bool:
         for run in trial.state.runs.values():
             if run.pool == number and run.unprotected_at > reservation.begin:
                 late |= run.mask
-        left = (trial.usable[number] & ~late).bit_count()
+        left = without(trial.usable[number], late).bit_count()
         for other in trial.state.reservations.values():
             overlaps = other.begin < reservation.end and reservation.begin < other.end
             if other.id != reservation.id and other.id in trial.state.accepted and overlaps and _suits(other, pool):
@@ -163,7 +163,7 @@ def _free_of(trial: Trial, number: int, gangs: bool) -> NodeMask:
     among = trial.usable[number]
     for entry in trial.kept[number]:
         if entry.reservation_id is not None or (entry.until and not gangs):
-            among &= ~entry.mask
+            among = without(among, entry.mask)
     return among
 
 
@@ -198,9 +198,9 @@ def _soonest(trial: Trial, number: int, among: NodeMask, reservation: Reservatio
             elif trial.state.exemptions_in_force and trial.state.guaranteed(run.account.path):
                 guarded |= run.mask
     chosen = lowest(kept, min(kept.bit_count(), reservation.nodes)) if kept else 0
-    parts = [among & ~late & ~guarded, among & ~late, *_by_clearing(runs, among & late)]
+    parts = [without(among, late | guarded), without(among, late), *_by_clearing(runs, among & late)]
     for part in parts:
-        part &= ~chosen
+        part = without(part, chosen)
         missing = reservation.nodes - chosen.bit_count()
         if missing > 0 and part:
             chosen |= lowest(part, min(missing, part.bit_count()))
@@ -212,7 +212,7 @@ def _by_clearing(runs: list[tuple[Instant, Run]], late: NodeMask) -> list[NodeMa
     groups: list[NodeMask] = []
     for _, run in sorted(runs, key=lambda entry: (-entry[0], entry[1].id)):
         groups.append(run.mask & late)
-        late &= ~run.mask
+        late = without(late, run.mask)
     return groups[::-1]
 
 
@@ -227,7 +227,7 @@ def _clear(trial: Trial, reservation: Reservation, hold: Hold) -> None:
     for run in trial.state.runs.values():
         if run.pool != hold.pool or not run.mask & hold.mask or run.reservation == reservation.id:
             continue
-        if run.stop_by is not None or run.id in trial.stopped or (trial.now > reservation.begin and not run.charged):
+        if trial.is_going(run) or (trial.now > reservation.begin and not run.charged):
             continue
         at = max(reservation.begin - trial.notice(run), run.unprotected_at)
         if trial.now < at:

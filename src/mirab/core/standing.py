@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from mirab.core.caps import is_full
 from mirab.core.ledgers import Ledger
 from mirab.core.queues import User
 from mirab.core.shares import Account, compared, parting
 from mirab.core.space import Space
 from mirab.core.state import State
-from mirab.model.units import WHOLE, Charge, Instant
+from mirab.model.units import Charge, Instant
 
 
 class Standings(Space):
@@ -55,7 +53,7 @@ class Standings(Space):
         ratio = self._ratios.get(account)
         if ratio is None:
             used, promised = self.weigh(account)
-            ratio = self._ratios[account] = used * WHOLE / promised if promised > 0 else inf
+            ratio = self._ratios[account] = compared(used, promised)
         return ratio
 
     def ratio_with(self, account: Account, added: Charge) -> float:

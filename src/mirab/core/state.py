@@ -42,7 +42,7 @@ class State(Bookkeeping):
             self._enforce_exemptions(now)
         for reservation in list(self.reservations.values()) if self.reservations else ():
             if reservation.begin <= now < reservation.end:
-                portfolio.charge_reservation(self, reservation.id, +1)
+                portfolio.charge_for(self, reservation)
 
     def _settle_until(self, now: Instant) -> None:
         while self.settlements and self.settlements[0][0] <= now:

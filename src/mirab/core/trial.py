@@ -133,11 +133,14 @@ class Trial(Standings):
         return minimum
 
     def going(self) -> list[Run]:
-        """Runs that were told to stop, before this decision or in it."""
+        """The runs that were told to stop."""
         if self._going is None:
-            runs = self.state.runs.values()
-            self._going = [run for run in runs if run.stopping or run.id in self.stopped]
+            self._going = [run for run in self.state.runs.values() if self.is_going(run)]
         return self._going
+
+    def is_going(self, run: Run) -> bool:
+        """Whether it was told to stop, before this decision or in it."""
+        return run.stop_by is not None or run.id in self.stopped
 
     def stop(self, run: Run, reason: StopReason) -> Instant:
         """Tell the run to go; returns when it should be gone."""
