@@ -180,7 +180,18 @@ def test_a_server_that_comes_back_within_patience_gets_the_submission(
     double.special = busy
     with serving(double), Client(parse_address(double.url)) as client:
         assert client.post("/jobs", {}, key="k")["ids"] == ["7"]
-    assert "does not answer; trying for 30 s" in capsys.readouterr().err
+    assert capsys.readouterr().err == "starting; trying for 30 s.\n", "its own words for why not yet"
+
+
+def test_a_server_that_is_away_is_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = SimpleNamespace(monotonic=iter(range(0, 1_000, 5)).__next__, time=time.time, sleep=lambda _: None)
+    monkeypatch.setattr(client_module, "time", clock)
+    nowhere = parse_address(f"unix://{tmp_path}/none.sock")
+    with pytest.raises(UnreachableError, match="there is no server"), Client(nowhere, patience=60) as client:
+        client.post("/jobs", {}, key="k")
+    assert capsys.readouterr().err == f"{nowhere} does not answer; trying for 60 s.\n"
 
 
 def test_patience_ends(double: Double, monkeypatch: pytest.MonkeyPatch) -> None:

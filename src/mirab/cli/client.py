@@ -211,7 +211,8 @@ class Client:
         if time.monotonic() >= give_up:
             return False
         if count == len(PAUSES_S):
-            print(f"{self.address} does not answer; trying for {self.patience:.0f} s.", file=sys.stderr, flush=True)
+            told = str(error).rstrip(".") if isinstance(error, UnreachableError) else f"{self.address} does not answer"
+            print(f"{told}; trying for {self.patience:.0f} s.", file=sys.stderr, flush=True)
         time.sleep(PAUSES_S[min(count, len(PAUSES_S) - 1)])
         return True
 
