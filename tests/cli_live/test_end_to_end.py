@@ -201,19 +201,21 @@ def test_the_service_may_go_while_a_run_is_followed(
     try:
         service.wait_until_ready()
         line = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.3; done"
-        children.append(mirab_child("run", "-G", "1", "--", "sh", "-c", line))
-        assert children[0].stdout is not None
-        first = children[0].stdout.readline()
+        shown = tmp_path / "shown"
+        with shown.open("w") as out:
+            command = [*HEARING, "run", "-G", "1", "--", "sh", "-c", line]
+            children.append(subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True))
+        wait_for(shown.read_text, "the first line")
         service.process.send_signal(number)
         service.process.wait(PATIENCE_S)
         children.append(mirab_child("submit", "--parsable", "-G", "1", "--", "true"))
         time.sleep(0.5)
         service = localservice.begin(folder / "state", *flags_of(folder))
         service.wait_until_ready()
-        out, err = children[0].communicate(timeout=PATIENCE_S)
+        _, err = children[0].communicate(timeout=PATIENCE_S)
         submitted_id, _ = children[1].communicate(timeout=PATIENCE_S)
         assert children[0].returncode == 0, err
-        assert (first + out).split() == [str(number) for number in range(1, 11)]
+        assert shown.read_text().split() == [str(number) for number in range(1, 11)]
         with service.client() as client:
             assert [job["id"] for job in client.get("/jobs")["jobs"]] == ["1", submitted_id.strip()]
     finally:
