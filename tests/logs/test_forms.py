@@ -56,15 +56,22 @@ def test_native_fields_keep_their_meaning() -> None:
     assert third.cancel_after is None
 
 
+@pytest.mark.parametrize(("column", "hint"), [("gpus", r"was gpus meant\? Call it gpus_per_node"), ("x", "add it")])
+def test_native_without_a_size_of_a_node(tmp_path: Path, column: str, hint: str) -> None:
+    with pytest.raises(LogError, match=f":1: has neither a column gpus_per_node nor cpus_per_node: {hint}$"):
+        read(tmp_path, f"submit_s,nodes,{column},run_s\n0,1,8,9\n")
+
+
 def test_native_rows_say_which_field_is_wrong(tmp_path: Path) -> None:
     header = "id,submit_s,nodes,gpus_per_node,run_s,resume,priority,memory_per_node,deadline_s"
     rows = [
         "ok,0,1,1,9,,,,", "a,-1,1,1,9,,,,", "b,0,1,1,0,,,,", "c,0,1,1,9,maybe,,,", "d,0,1,1,9,,urgent,,",
-        "e,0,1,1,9,,,64,", "f,0,1,1,9,,,,soon", ",0,1,1,9,,,,", "ok,5,1,1,9,,,,", "g,0,0,1,9,,,,",
+        "e,0,1,1,9,,,64,", "f,0,1,1,9,,,,soon", "h,0,1,1,nan,,,,", ",0,1,1,9,,,,", "ok,5,1,1,9,,,,", "g,0,0,1,9,,,,",
     ]  # fmt: skip
     assert dropped(read(tmp_path, "\n".join([header, *rows]))) == {
         "submit_s is neither seconds since the start of the log nor a Unix time": 1,
         "run_s is not above 0, or beyond a hundred years": 1,
+        "run_s is not a number of seconds": 1,
         "resume is neither yes nor no": 1,
         "priority is neither low, normal, high nor a number": 1,
         "memory_per_node is not an amount with a unit": 1,

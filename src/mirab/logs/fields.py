@@ -49,6 +49,11 @@ def milliseconds(text: str) -> int:
     return value
 
 
+def is_number(text: str) -> bool:
+    """Whether it is written as a number, whatever its size: no ``nan``, no ``7,5``."""
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
 def _decimal(text: str) -> int:
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped) or len(stripped) > 400:

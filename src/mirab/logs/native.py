@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from operator import itemgetter
 from sys import intern
 from typing import NamedTuple
 
 from mirab.logs.contracts import Terms, parse_flag
 from mirab.logs.errors import LogError
-from mirab.logs.fields import MOST_SLOTS, Memo, count, memory_mib, milliseconds
+from mirab.logs.fields import MOST_SLOTS, Memo, count, is_number, memory_mib, milliseconds
 from mirab.logs.intake import SAME_ID, Intake, Job, account_path
 from mirab.logs.moments import UNIX_FROM
 from mirab.logs.options import LoadOptions
@@ -48,8 +49,7 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
     """Read a native log into `intake`."""
     table = Table.open(source)
     table.require(*REQUIRED)
-    if "nodes" not in table.names and "gpus_per_node" not in table.names:
-        table.require("gpus_per_node")
+    _check_size(table)
     _note_columns(table, intake)
     rows = _Rows(table, _account_column(table, options))
     seen: set[str] = set()
@@ -120,6 +120,16 @@ class _Rows:
         return "nodes, gpus_per_node or cpus_per_node are no usable size"
 
 
+def _check_size(table: Table) -> None:
+    """Raises LogError if nothing says how large a job is on a node; another name for it is told as what was meant."""
+    if "gpus_per_node" in table.names or "cpus_per_node" in table.names:
+        return
+    close = get_close_matches("gpus_per_node", [name for name in table.names if name != "nodes"], 1, 0.3)
+    hint = f"was {close[0]} meant? Call it gpus_per_node" if close else "add it"
+    what = "has neither a column gpus_per_node nor cpus_per_node"
+    raise LogError(what, table.source.path, table.header_line, hint)
+
+
 def _account_column(table: Table, options: LoadOptions) -> str:
     column = options.account_by or "account"
     if options.account_by and column not in table.names:
@@ -171,6 +181,11 @@ def _flag(text: str) -> None:
         parse_flag(text)
 
 
+def _number(text: str) -> None:
+    if not is_number(text):
+        raise ValueError
+
+
 def _above(text: str, least: int) -> None:
     if milliseconds(text) < least:
         raise ValueError
@@ -179,6 +194,7 @@ def _above(text: str, least: int) -> None:
 _SECONDS = "is not a number of seconds"
 _CHECKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (
     ("submit_s", "is neither seconds since the start of the log nor a Unix time", lambda text: _above(text, 0)),
+    ("run_s", _SECONDS, _number),
     ("run_s", "is not above 0, or beyond a hundred years", lambda text: _above(text, 1)),
     *((name, _SECONDS, _amount) for name in ("time_limit_s", "cancel_after_s", "deadline_s", "min_runtime_s")),
     *((name, _SECONDS, _amount) for name in ("checkpoint_s", "restart_s", "grace_s")),
