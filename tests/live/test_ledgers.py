@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 def submit(service: LocalService, script: str) -> str:
     body = {"argv": ["/bin/sh", "-c", script], "cwd": str(service.folder), "gpus_per_node": 1, "grace": "1s"}
     with service.client() as client:
+        client.patience = PATIENCE
         number: str = client.post("/jobs", body, key=new_key())["ids"][0]
         return number
 

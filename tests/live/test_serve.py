@@ -47,6 +47,7 @@ def submit(service: LocalService, script: str, **wishes: Any) -> str:
     body = {"argv": ["/bin/sh", "-c", script], "cwd": str(service.folder), "gpus_per_node": 1, "grace": "1s",
             "environment": {"PATH": os.environ["PATH"]}, **wishes}  # fmt: skip
     with service.client() as client:
+        client.patience = PATIENCE
         job: str = client.post("/jobs", body, key=new_key())["ids"][0]
         return job
 
