@@ -14,38 +14,32 @@ from mirab.model.units import Instant, NodeName
 def serve_drains(trial: Trial) -> None:
     """Undo, begin, press and finish drains, in the order of the nodes."""
     troubled = trial.state.troubled
-    places = [place for place, state in troubled.items() if state.counts_what_runs]
+    places = [place for place, sick in troubled.items() if sick.counts_what_runs]
     if not places:
         return
     places.sort()
     draining = sum([troubled[place].health is Health.DRAINING for place in places])
     for place in places:
-        state = troubled[place]
-        if state.healthy_again:
-            trial.actions.append(Resume(_name(trial, place)))
+        sick, node = troubled[place], trial.state.node_at(place)
+        if sick.healthy_again:
+            trial.actions.append(Resume(node))
             trial.node_returns(place)
-        elif state.health is Health.DRAINING:
-            _drain(trial, place, state)
-        elif draining < trial.policy.drains_max:
-            node = _name(trial, place)
-            if not (state.runs and paused_until(trial.state, node)):
-                draining += 1
-                trial.actions.append(Drain(node, _stop_at(trial, state), state.cause))
-                _drain(trial, place, state)
+        elif sick.health is Health.DRAINING:
+            _drain(trial, node, sick)
+        elif draining < trial.policy.drains_max and not (sick.runs and paused_until(trial.state, node)):
+            draining += 1
+            trial.actions.append(Drain(node, _stop_at(trial, sick), sick.cause))
+            _drain(trial, node, sick)
 
 
-def _name(trial: Trial, place: tuple[int, int]) -> NodeName:
-    return trial.state.cluster.pools[place[0]].nodes[place[1]]
-
-
-def _drain(trial: Trial, place: tuple[int, int], state: NodeState) -> None:
+def _drain(trial: Trial, node: NodeName, sick: NodeState) -> None:
     """The node is being drained: press what runs there to go, and take the node to repair once it is empty."""
-    if not state.runs:
-        trial.actions.append(Repair(_name(trial, place)))
+    if not sick.runs:
+        trial.actions.append(Repair(node))
     elif trial.policy.drains == "contract":
-        _press(trial, place, state)
+        _press(trial, node, sick)
     else:
-        _wait(trial, _name(trial, place), state)
+        _wait(trial, node, sick)
 
 
 def paused_until(state: State, node: NodeName) -> Instant:
@@ -56,47 +50,36 @@ def paused_until(state: State, node: NodeName) -> Instant:
     return max((each.end for each in in_force if each.kind == DRAIN_PAUSE and each.node == node), default=0)
 
 
-def _stop_at(trial: Trial, state: NodeState) -> Instant | None:
+def _stop_at(trial: Trial, sick: NodeState) -> Instant | None:
     """The latest remaining minimum on the node: so no GPU of it idles while another run has hours left."""
     if trial.policy.drains != "contract":
         return None
-    return _last_minimum(state) if state.runs else trial.now
+    return _last_minimum(sick) if sick.runs else trial.now
 
 
-def _last_minimum(state: NodeState) -> Instant:
-    last = 0
-    for run in state.runs.values():
-        last = max(last, run.unprotected_at)
-    return last
+def _last_minimum(sick: NodeState) -> Instant:
+    return max([run.unprotected_at for run in sick.runs.values()])
 
 
-def _press(trial: Trial, place: tuple[int, int], state: NodeState) -> None:
-    """Stop everything on the node at the shared instant; call a human for what does not go."""
-    at = _last_minimum(state)
-    if trial.state.exemptions_in_force:
-        at = max(at, paused_until(trial.state, _name(trial, place)))
+def _press(trial: Trial, node: NodeName, sick: NodeState) -> None:
+    """Stop everything on the node at the shared instant."""
+    at = max(_last_minimum(sick), paused_until(trial.state, node))
     if trial.now < at:
         trial.wake(at)
         return
-    node = _name(trial, place)
-    for run in state.runs.values():
-        if (
-            run.stop_by is None
-            and run.id not in trial.stopped
-            and run.started_at is not None
-            and run.excused_until <= trial.now
-        ):
-            trial.stop(run, DrainedFrom(node, state.cause))
+    for run in sick.runs.values():
+        if run.started_at is not None and not trial.is_going(run):
+            trial.stop(run, DrainedFrom(node, sick.cause))
 
 
-def _wait(trial: Trial, node: NodeName, state: NodeState) -> None:
+def _wait(trial: Trial, node: NodeName, sick: NodeState) -> None:
     """Without a contract the runs end by themselves, or somebody has to go and ask."""
-    patience = trial.policy.min_runtime_cap + trial.policy.grace_max
-    late_at = max(state.since + patience, paused_until(trial.state, node))
-    if state.human_called:
+    if sick.human_called:
         return
+    patience = trial.policy.min_runtime_cap + trial.policy.grace_max
+    late_at = max(sick.since + patience, paused_until(trial.state, node))
     if trial.now >= late_at:
-        first = next(iter(state.runs))
+        first = next(iter(sick.runs))
         trial.actions.append(CallHuman(node, first, "the node does not empty by itself"))
     else:
         trial.wake(late_at)

@@ -7,7 +7,7 @@ from mirab.core.charge import pools_for
 from mirab.core.clearing import NoClearing
 from mirab.core.nodes import without
 from mirab.core.ordering import by_ratio
-from mirab.core.queues import Pending, Queue
+from mirab.core.queues import Pending, Queue, ShapeInfo
 from mirab.core.trial import Trial
 from mirab.model.accounts import ledger_of
 from mirab.model.reasons import (
@@ -87,13 +87,22 @@ def _standing(trial: Trial, queue: Queue, plan: NoClearing) -> ShareSpent | None
     return ShareSpent(trial.ratio(mine), first.path, trial.ratio(first), _nodes_free(trial, queue))
 
 
+def _told_of(info: ShapeInfo) -> list[tuple[int, int]]:
+    """(pool, slots per node) of the pools whose slots a request is told in.
+
+    Work without GPUs asks for cores where there are pools without GPUs, and for no slot of the others.
+    """
+    most = max(info.widths)
+    return [(number, width) for number, width in info.pairs if width == most]
+
+
 def _nodes_free(trial: Trial, queue: Queue) -> int:
     info = queue.info
     return max(
         (trial.open_nodes(number, info, queue.user.account) & trial.wide(number, width)).bit_count()
         if trial.kept[number]
         else trial.count(number, width)
-        for number, width in info.pairs
+        for number, width in _told_of(info)
     )
 
 
@@ -108,7 +117,7 @@ def no_free_gpus(trial: Trial, queue: Queue, claimable: int) -> NoFreeGpus:
             trial.banks[number].free_slots(trial.open_nodes(number, info, queue.user.account))
             if trial.kept[number]
             else trial.slots_free(number)
-            for number in info.pools
+            for number, _ in _told_of(info)
         ),
         claimable,
         exposures[0][0] if exposures else None,

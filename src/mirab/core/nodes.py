@@ -144,18 +144,18 @@ def give(free: list[NodeMask], nodes: NodeMask, width: int) -> None:
 class NodeState:
     """A node that is not simply up, and what runs on it."""
 
-    __slots__ = ("cause", "health", "healthy_again", "human_called", "runs", "since")
+    __slots__ = ("cause", "counts_what_runs", "health", "healthy_again", "human_called", "runs", "since")
 
     def __init__(self, health: Health, since: Instant, cause: str, runs: dict[RunId, Run]) -> None:
         self.runs = runs
-        self.health = health
+        self.becomes(health)
         self.since = since
         self.cause = cause
         self.human_called = False
         self.healthy_again = False
         """Its health came back during the drain: the drain is to be undone."""
 
-    @property
-    def counts_what_runs(self) -> bool:
-        """Whether what runs on it is part of the capacity."""
-        return self.health in (Health.DEGRADED, Health.DRAINING)
+    def becomes(self, health: Health) -> None:
+        """What runs on it is part of the capacity while it is still waited for."""
+        self.health = health
+        self.counts_what_runs = health in (Health.DEGRADED, Health.DRAINING)

@@ -222,6 +222,11 @@ class Stock:
         """U + K of a user inside the leaf."""
         return user.usage.between(user.account.window.at(now)[0], now) + user.commitment.at(now) + user.held
 
+    def node_at(self, place: tuple[int, int]) -> NodeName:
+        """The name of a node, given as (pool, number in the pool)."""
+        number, node = place
+        return self.cluster.pools[number].nodes[node]
+
     def nodes_named(self, pool: int, mask: NodeMask) -> list[NodeName]:
         names = self.cluster.pools[pool].nodes
         return [names[index] for index in nodes_of(mask)]
