@@ -115,8 +115,8 @@ def same_accounts(state: State, history: History, now: int) -> None:
         if not state.ledgers[ledger_of(path)].in_force:
             continue
         expected = ledger.usage(history, path, now, POLICY.window)
-        assert abs(account.usage_in_window(now) - expected) <= 1, (path, now)
-        assert account.entitlement_in_window(now) == ledger.entitlement(history, path, now, POLICY.window) // 1
+        assert abs(account.used(now) - expected) <= 1, (path, now)
+        assert account.promised(now) // WHOLE == ledger.entitlement(history, path, now, POLICY.window) // 1
         assert account.committed(now) == ledger.commitment(history, path, now), (path, now)
         ratio = ledger.ratio(history, path, now, POLICY)
         assert account.ratio(now) == ratio or abs(Fraction(account.ratio(now)) - Fraction(ratio)) < Fraction(1, 10**9)

@@ -177,9 +177,9 @@ class Firm:
         for path in paths:
             account = self.state.accounts[path]
             used = self.books.used(path, now, WINDOW)
-            assert abs(account.usage_in_window(now) - used) <= len(self.books.pasts[path]), (path, now)
+            assert abs(account.used(now) - used) <= len(self.books.pasts[path]), (path, now)
             promised = self.books.promised(path, now, WINDOW)
-            assert abs(account.entitlement_in_window(now) - promised) <= len(self.books.pasts[path]), (path, now)
+            assert abs(account.promised(now) // WHOLE - promised) <= len(self.books.pasts[path]), (path, now)
 
 
 def _found(budgets: Budgets, path: str) -> Budget:

@@ -109,7 +109,7 @@ def test_a_ledger_that_comes_back_is_a_new_one() -> None:
     world.change(3 * DAY, tree(100))
     new = world.state.accounts[H]
     assert new is not old and world.state.runs[RunId("r.1")].account is new
-    assert new.usage_in_window(3 * DAY) == new.entitlement_in_window(3 * DAY) == 16_000 * WEEK
+    assert new.used(3 * DAY) == new.promised(3 * DAY) // WHOLE == 16_000 * WEEK
     assert new.usage.rate == 8_000
 
 
@@ -117,9 +117,9 @@ def test_what_was_used_stays_where_it_was_charged() -> None:
     world = World(tree())
     world.submit(workload("r", "h100"))
     world.decide(DAY)
-    before = world.state.accounts[A].usage_in_window(DAY)
+    before = world.state.accounts[A].used(DAY)
     world.change(DAY, tree(100))
-    assert world.state.accounts[A].usage_in_window(DAY) == before
+    assert world.state.accounts[A].used(DAY) == before
     assert world.state.accounts[A].usage.rate == 0
     world.decide(2 * DAY)
     world.change(2 * DAY, tree())

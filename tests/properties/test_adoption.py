@@ -82,10 +82,10 @@ def test_what_the_engine_starts_is_charged_from_now_and_protected_from_its_own_s
     (run,) = world.state.runs.values()
     assert run.protected_until == 3 * HOUR + HOUR // 2
     assert not world.state.pending
-    before = world.state.accounts[RED].usage_in_window(3 * HOUR)
+    before = world.state.accounts[RED].used(3 * HOUR)
     world.decide(4 * HOUR)
-    par = world.state.accounts[BLUE].usage_in_window(4 * HOUR)
-    assert world.state.accounts[RED].usage_in_window(4 * HOUR) - par == 8 * 1000 * HOUR
+    par = world.state.accounts[BLUE].used(4 * HOUR)
+    assert world.state.accounts[RED].used(4 * HOUR) - par == 8 * 1000 * HOUR
     assert par < before
 
 

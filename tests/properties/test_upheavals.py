@@ -62,10 +62,10 @@ def test_new_nodes_take_work_at_once_and_count_from_now() -> None:
     world = World(Policy())
     assert starts(world.submit(*(workload(f"w{n}", RED, 0) for n in range(4)))) == ["w0", "w1"]
     world.decide(HOUR // 2)
-    before = world.state.accounts[RED].usage_in_window(HOUR // 2)
+    before = world.state.accounts[RED].used(HOUR // 2)
     grown = Cluster("c", (pool("n", 3), pool("big", 1, gpu_type="B300", weight=2000)))
     assert starts(world.happen(ClusterChanged(HOUR // 2, grown))) == ["w2", "w3"]
-    assert world.state.accounts[RED].usage_in_window(HOUR // 2) == before
+    assert world.state.accounts[RED].used(HOUR // 2) == before
     assert world.state.window.capacity.rate == 3 * 8 * 1000 + 8 * 2000
 
 
@@ -106,15 +106,15 @@ def test_a_longer_window_grows_into_its_length() -> None:
     world.submit(workload("r", RED, 0))
     world.decide(2 * DAY)
     red = world.state.accounts[RED]
-    day = red.usage_in_window(2 * DAY)
+    day = red.used(2 * DAY)
     assert day == 8 * 1000 * DAY
     world.happen(PolicyChanged(2 * DAY, replace(Policy(), window=WEEK)))
-    assert red.usage_in_window(2 * DAY) == day, "nothing older comes back"
+    assert red.used(2 * DAY) == day, "nothing older comes back"
     world.decide(4 * DAY)
-    assert red.usage_in_window(4 * DAY) == 3 * day
+    assert red.used(4 * DAY) == 3 * day
     assert red.ratio(4 * DAY) == pytest.approx(1.0)
     world.decide(30 * DAY)
-    assert red.usage_in_window(30 * DAY) == 7 * day
+    assert red.used(30 * DAY) == 7 * day
 
 
 def test_a_shorter_window_forgets_at_once() -> None:
@@ -122,7 +122,7 @@ def test_a_shorter_window_forgets_at_once() -> None:
     world.submit(workload("r", RED, 0))
     world.decide(10 * DAY)
     world.happen(PolicyChanged(10 * DAY, replace(Policy(), window=DAY)))
-    assert world.state.accounts[RED].usage_in_window(10 * DAY) == 8 * 1000 * DAY
+    assert world.state.accounts[RED].used(10 * DAY) == 8 * 1000 * DAY
 
 
 def test_a_shorter_cap_cuts_what_waits_and_leaves_what_runs() -> None:

@@ -35,7 +35,7 @@ def red_after_an_hour(policy: Policy, idle: Duration) -> Account:
 
 def used(policy: Policy, idle: Duration) -> int:
     """GPU-milliseconds of usage, `idle` after the run."""
-    return red_after_an_hour(policy, idle).usage_in_window(11 * HOUR + idle) // UNIT
+    return red_after_an_hour(policy, idle).used(11 * HOUR + idle) // UNIT
 
 
 def test_the_window_forgets_at_its_edge_and_not_before() -> None:
@@ -48,7 +48,7 @@ def test_the_window_of_entitlement_does_not_depend_on_the_half_life() -> None:
     for half_life in (None, HOUR, 24 * HOUR):
         policy = replace(POLICIES["fair-tree"], window=5 * HOUR, half_life=half_life)
         account = red_after_an_hour(policy, 2 * HOUR)
-        assert account.entitlement_in_window(13 * HOUR) == 8 * 5 * HOUR * UNIT, half_life
+        assert account.promised(13 * HOUR) // WHOLE == 8 * 5 * HOUR * UNIT, half_life
 
 
 def test_the_half_life_halves_whatever_the_window() -> None:

@@ -21,7 +21,7 @@ from mirab.model.events import (
     WorkloadReleased,
 )
 from mirab.model.plans import Plan, Waiting
-from mirab.model.units import UNIT, Instant, NodeName, RunId, WorkloadId, format_duration, parse_share
+from mirab.model.units import UNIT, WHOLE, Instant, NodeName, RunId, WorkloadId, format_duration, parse_share
 from tests.driven import rebuilt
 from tests.pretend import HandClock, PretendEngine, Recorder
 from tests.scenarios import build
@@ -180,12 +180,12 @@ class Play:
             return [] if abs(got - float(text)) < 0.0005 else [f"ratio {name} is {got:.4f}, not {text}"]
         if line.verb == "share":
             return [] if account.share == parse_share(text) else [f"share {name} is {account.share}, not {text}"]
-        read = {
-            "usage": account.usage_in_window,
-            "commitment": account.committed,
-            "entitled": account.entitlement_in_window,
-        }[line.verb]
-        amount, want = read(now), duration_of(text, line.where) * UNIT
+        amounts = {
+            "usage": account.used(now),
+            "commitment": account.committed(now),
+            "entitled": account.promised(now) // WHOLE,
+        }
+        amount, want = amounts[line.verb], duration_of(text, line.where) * UNIT
         return [] if amount == want else [f"{line.verb} {name} is {format_duration(amount // UNIT)}, not {text}"]
 
     def _wake(self, line: Statement) -> list[str]:

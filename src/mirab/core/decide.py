@@ -5,9 +5,10 @@ Pure: the state is read, a `Trial` is written, a `Plan` comes out. No clock, no 
 
 from __future__ import annotations
 
-from mirab.core.barriers import at_cap, barrier, below_caps, take_from_own
+from mirab.core.barriers import at_cap, barrier, below_caps
 from mirab.core.clearing import Clearing, NoClearing
-from mirab.core.drains import serve_drains, serve_late, serve_unwanted
+from mirab.core.departures import serve_late, serve_unwanted
+from mirab.core.drains import serve_drains
 from mirab.core.explain import blocked_reason, never_fits
 from mirab.core.holds import hold_for, serve_holds
 from mirab.core.ordering import LEAF_KEYS, by_uncharged_usage
@@ -17,6 +18,7 @@ from mirab.core.reclaim import claim, reclaim
 from mirab.core.reservations import serve_reservations
 from mirab.core.shares import Account
 from mirab.core.state import State
+from mirab.core.swaps import take_from_own
 from mirab.core.trial import Trial
 from mirab.core.turns import Rules, Turns
 from mirab.core.victims import able_shapes, is_able, survey_due, takers

@@ -1,4 +1,4 @@
-"""Sick nodes: wait for the minimums, empty, go to repair. Nobody is asked. And runs that must go for other reasons."""
+"""Sick nodes: wait for the minimums, empty, go to repair. Nobody is asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mirab.core.state import State
 from mirab.core.trial import Trial
 from mirab.model.plans import CallHuman, Drain, Repair, Resume
 from mirab.model.policy import DRAIN_PAUSE
-from mirab.model.reasons import DrainedFrom, StartTimedOut
+from mirab.model.reasons import DrainedFrom
 from mirab.model.units import Instant, NodeName
 
 
@@ -83,24 +83,3 @@ def _wait(trial: Trial, node: NodeName, sick: NodeState) -> None:
         trial.actions.append(CallHuman(node, first, "the node does not empty by itself"))
     else:
         trial.wake(late_at)
-
-
-def serve_unwanted(trial: Trial) -> None:
-    """Runs that their own users want gone go at once; the contract protects a run from others only."""
-    for run in trial.state.unwanted.values():
-        if run.excused_until <= trial.now:
-            trial.cancel(run)
-        else:
-            trial.wake(run.excused_until)
-
-
-def serve_late(trial: Trial) -> None:
-    """Starts that never came are ended; for stops that do not happen a human is called."""
-    for run in trial.state.late.values():
-        if run.id in trial.stopped or run.stuck:
-            continue
-        if run.stop_by is None:
-            trial.stop(run, StartTimedOut(trial.policy.start_timeout))
-        else:
-            node = trial.state.nodes_named(run.pool, run.mask & -run.mask)[0]
-            trial.actions.append(CallHuman(node, run.id, "does not stop"))

@@ -30,6 +30,8 @@ class Account:
 
     Attributes:
         share: its part of the whole cluster, in parts of `WHOLE`; 0 while closed.
+        running: charge rate of all that runs in it and below it, whether it is charged or not.
+        waiting: how many charged workloads wait there.
         lineage: from the root's child down to itself: paths part where two lineages first differ.
         window: that of its `ledger`.
         held: charge that holds granted to its gangs have committed.
@@ -113,12 +115,6 @@ class Account:
     def committed(self, now: Instant) -> Charge:
         """K: what its protected runs, its fresh starts and its holds will still use."""
         return self.commitment.at(now) + self.held
-
-    def usage_in_window(self, now: Instant) -> Charge:
-        return self.used(now)
-
-    def entitlement_in_window(self, now: Instant) -> Charge:
-        return self.promised(now) // WHOLE
 
     def weigh(self, now: Instant) -> tuple[Charge, int]:
         """(U + K, E in charge times parts of `WHOLE`): `used`, `committed` and `promised` at once, since it is asked

@@ -20,7 +20,7 @@ class Standings(Space):
         self.rivals: dict[Account, list[tuple[Account, Account, float]]] = {}
         self.above_share: list[Account] | None = None
         self._user_uncharged: dict[User, Charge] = {}
-        self.given_uncharged: dict[Account, Charge] = {}
+        self._given_uncharged: dict[Account, Charge] = {}
         self._weighed: dict[Account, tuple[Charge, int]] = {}
         self._given: dict[Account | User, Charge] = {}
         self._ratios: dict[Account, float] = {}
@@ -118,14 +118,14 @@ class Standings(Space):
         ratio = self._uncharged_ratios.get(account)
         if ratio is None:
             used = account.uncharged.between(account.window.at(self.now)[0], self.now)
-            ratio = compared(used + self.given_uncharged.get(account, 0), account.promised(self.now))
+            ratio = compared(used + self._given_uncharged.get(account, 0), account.promised(self.now))
             self._uncharged_ratios[account] = ratio
         return ratio
 
     def add_uncharged(self, user: User, amount: Charge) -> None:
         self._user_uncharged[user] = self.user_uncharged(user) + amount
         for account in user.account.lineage:
-            self.given_uncharged[account] = self.given_uncharged.get(account, 0) + amount
+            self._given_uncharged[account] = self._given_uncharged.get(account, 0) + amount
             self._uncharged_ratios.pop(account, None)
 
     def add_commitment(self, user: User, amount: Charge) -> None:

@@ -71,7 +71,7 @@ class Trial(Standings):
         self._going: list[Run] | None = None
         self.taken: dict[Queue, int] = {}
         self._hold_of: dict[Account, list[WorkloadId]] | None = None
-        self.given_charge: dict[Account, ChargeRate] = {}
+        self.given_running: dict[Account, ChargeRate] = {}
         self._given_gpus: dict[Account, int] = {}
         self.no_room_inside: dict[tuple[User, Size, Charge], None] = {}
         self.passed_over: dict[Queue, None] = {}
@@ -108,7 +108,7 @@ class Trial(Standings):
         self.actions.append(Start(run_id, workload_id, given, minimum, reason, pending.attempt > 1))
         self.started[workload_id] = None
         weight = self.banks[given.pool].pool.weight
-        self.given_charge[leaf] = self.given_charge.get(leaf, 0) + info.nodes * given.slots_per_node * weight
+        self.given_running[leaf] = self.given_running.get(leaf, 0) + info.nodes * given.slots_per_node * weight
         for account in leaf.capped:
             self._given_gpus[account] = self._given_gpus.get(account, 0) + info.shape.gpus
         if info.charged:

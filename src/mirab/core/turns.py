@@ -39,13 +39,12 @@ class Rules(NamedTuple):
 class Turns:
     """The queues worth looking at, by leaf."""
 
-    __slots__ = ("_came", "_gone", "_lines", "_order", "_queues", "_rules", "_trial")
+    __slots__ = ("_gone", "_lines", "_order", "_queues", "_rules", "_trial")
 
     def __init__(self, trial: Trial, rules: Rules) -> None:
         self._trial = trial
         self._rules = rules
         self._queues: dict[Account, dict[Queue, bool]] = {}
-        self._came: dict[ShapeInfo, None] = {}
         self._gone: dict[ShapeInfo, None] = {}
         self._lines: dict[Account, Line] = {}
         self._order: list[tuple[Key, str, Account]] = []
@@ -62,7 +61,6 @@ class Turns:
     def join_for_room(self, info: ShapeInfo) -> None:
         """The queues of a shape that there is room for, and nothing else is news for them. Those that wait at a cap
         join by themselves when there is room below it."""
-        self._came[info] = None
         at_cap = self._trial.state.at_cap
         for waiting in info.queues.values():
             for queue in waiting.values():

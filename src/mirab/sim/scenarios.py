@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirab.model.resources import Shape
 from mirab.model.trace import Trace
@@ -15,28 +15,19 @@ BEGINS = 2 * DAY + 9 * HOUR
 """Nine in the morning of the third day."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A named log: what it shows, and how a normal week is changed."""
-
-    name: str
-    shows: str
-    change: Callable[[Trace], Trace]
-
-
 def scenario(name: str, options: SynthOptions | None = None) -> Trace:
     """The stock scenario on the cluster and seed of the options; seven days unless they say otherwise.
 
     Raises:
         ValueError: there is none of that name, or its log is shorter than three days.
     """
-    found = SCENARIOS.get(name)
-    if found is None:
+    change = SCENARIOS.get(name)
+    if change is None:
         raise ValueError(f"no scenario {name!r}: the stock ones are {', '.join(SCENARIOS)}")
     trace = synthesize(options or SynthOptions(days=7))
     if trace.ends_at < 3 * DAY:
         raise ValueError(f"scenario {name} happens on the third day: ask for at least 3 days")
-    return replace(found.change(trace), name=f"{trace.name}-{name}")
+    return replace(change(trace), name=f"{trace.name}-{name}")
 
 
 def _same(trace: Trace) -> Trace:
@@ -109,12 +100,10 @@ def _maintenance(trace: Trace) -> Trace:
     return replace(trace, troubles=troubles, notes=(*trace.notes, note))
 
 
-SCENARIOS: dict[str, Scenario] = {
-    each.name: each
-    for each in (
-        Scenario("normal-week", "a week of usual work", _same),
-        Scenario("small-burst", "one team floods the queue with small jobs", _burst),
-        Scenario("large-training", "one training needs half of the nodes", _training),
-        Scenario("maintenance", "a quarter of the nodes is drained and repaired", _maintenance),
-    )
+SCENARIOS: dict[str, Callable[[Trace], Trace]] = {
+    "normal-week": _same,
+    "small-burst": _burst,
+    "large-training": _training,
+    "maintenance": _maintenance,
 }
+"""Name: how a week of usual work is changed."""
