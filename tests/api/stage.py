@@ -34,7 +34,7 @@ from mirab.service.views import Views
 from mirab.store import Store, open_store
 from tests.service.house import BUDGETS, nodes
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds until a test gives up on something that takes milliseconds."""
 
 PEOPLE: Mapping[str, tuple[str, ...]] = {

@@ -24,7 +24,7 @@ from mirab.model.records import JobSpec
 from mirab.model.resources import Allocation
 from mirab.model.units import AccountPath, NodeName, RunId, WorkloadId
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 """A safety net, never a measure: what has not happened by then never will."""
 GPU, CPU = 0, 1
 Fact = TypeVar("Fact", bound=Event)

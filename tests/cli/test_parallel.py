@@ -108,7 +108,7 @@ def test_a_worker_that_dies_or_fails_ends_the_command(
     monkeypatch.setattr(parallel, "measured", work)
     with pytest.raises(error):
         parallel.measured_all(trace, [Policy(), POLICIES["fifo"]], jobs=2)
-    deadline = time.monotonic() + 60  # the pool's own thread takes leave of them too, so that no join here is sure
+    deadline = time.monotonic() + 180  # the pool's own thread takes leave of them too, so that no join here is sure
     while multiprocessing.active_children() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert multiprocessing.active_children() == []
@@ -130,17 +130,17 @@ def test_who_stops_the_command_stops_the_workers_too(tmp_path: Path, number: sig
         text=True,
         start_new_session=True,
     ) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while len(children(process.pid)) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(1)
         assert process.poll() is None, process.communicate()
         workers = children(process.pid)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     assert (process.returncode, out, err.strip()) == (code, "", "")
     assert len(workers) == 2
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not [pid for pid in workers if alive(pid)]

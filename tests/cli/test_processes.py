@@ -37,7 +37,7 @@ def test_a_reader_who_leaves_is_no_error(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         told = process.stderr.read()
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=180)
     assert told == b""
     assert code == 141
 
@@ -128,11 +128,11 @@ def test_told_to_go_it_leaves_quietly_and_leaves_nothing_behind(tmp_path: Path, 
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not list((tmp_path / "out").iterdir()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert process.poll() is None, process.communicate()
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     assert (process.returncode, out, err.strip()) == (128 + number, "", "")
     assert list((tmp_path / "out").iterdir()) == []

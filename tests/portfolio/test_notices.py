@@ -34,7 +34,7 @@ from mirab.service.views import Views
 from tests.portfolio.conftest import Mirab
 from tests.service.house import ADA, EVE, ROOT, Bench
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class Post:

@@ -123,7 +123,7 @@ def make_live(store: MemoryStore | None = None, policy: Policy | None = None, cl
     return Live(cast(Any, store or MemoryStore()), state, clock)
 
 
-def until(happened: Callable[[], object], patience: float = 30.0) -> None:
+def until(happened: Callable[[], object], patience: float = 180.0) -> None:
     """Wait for something that another thread does; a safety net, not a measure."""
     pause = Flag()
     for _ in range(int(patience / 0.005)):
