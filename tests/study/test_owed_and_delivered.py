@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.events import (
     BudgetsChanged,
@@ -296,6 +298,24 @@ def test_a_reservation_ends_with_its_hold() -> None:
     ended = HoldReleased(WorkloadId("reservation:r"), "over", "r")
     scene.cycle(9 * HOUR_S, holds=[ended])
     assert scene.report()["by_account"]["red"]["charged"] == 9.0
+
+
+@pytest.mark.parametrize(("begin_h", "charged"), [(6, 54.0), (25, 0.0)])
+def test_a_reservation_that_ends_after_the_measured_period(begin_h: int, charged: float) -> None:
+    """The replay goes on for what still runs, and passes its end, or all of it."""
+    scene = ten_gpus()
+    kept = Reservation("r", "red", 3, 1, ms(begin_h * HOUR_S), ms(30 * HOUR_S), "o", "p", "why")
+    scene.cycle(0, ReservationApproved(0, kept))
+    holder = WorkloadId("reservation:r")
+    scene.cycle(0, holds=[Hold(holder, 0, 0b111, 1, ms(begin_h * HOUR_S), 0, reservation_id="r")])
+    assert scene.report(at=40 * HOUR_S)["by_account"]["red"]["charged"] == charged
+
+
+def test_an_extra_share_that_ends_after_the_measured_period() -> None:
+    scene = ten_gpus()
+    more = Exemption("x", "extra-share", "red", 0, ms(30 * HOUR_S), "o", "p", "why", share=WHOLE // 10)
+    scene.cycle(0, ExemptionGranted(0, more))
+    assert scene.report(at=40 * HOUR_S)["by_account"]["red"]["charged"] == 0
 
 
 def test_a_reservation_that_is_cancelled_is_charged_no_more() -> None:

@@ -289,9 +289,10 @@ class Ledger:
         """When a share or a reservation begins or ends next although no fact says so."""
         return self._turns[0] if self._turns else None
 
-    def turn(self, now: Instant) -> None:
-        """An extra share or a reservation begins or ends now."""
-        while self._turns and self._turns[0] <= now:
+    def turn(self, instant: Instant, now: Instant) -> None:
+        """An extra share or a reservation begins or ends at an instant; `now`: the same, or the end of what is measured
+        if it lies before."""
+        while self._turns and self._turns[0] <= instant:
             self._turns.pop(0)
         self.renew_shares(now)
         self._count_claims(now)

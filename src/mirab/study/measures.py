@@ -145,7 +145,7 @@ class Measures:
             self.series.note(self.usage, self.lost, sum(self.preemptions.values()))
         turn = self.ledger.next_turn
         if turn is not None and turn <= instant:
-            self.where.turn()
+            self.where.turn(instant)
 
     def _sample(self, books: Books, now: Instant) -> None:
         if self.series.ratios_missing:

@@ -125,9 +125,9 @@ class Whereabouts:
         if self.ledger.divided:
             self._follow()
 
-    def turn(self) -> None:
-        """A share or a reservation begins or ends by itself."""
-        self.ledger.turn(self.clock)
+    def turn(self, instant: Instant) -> None:
+        """A share or a reservation begins or ends by itself; the clock may stand still before that (see `clock`)."""
+        self.ledger.turn(instant, self.clock)
         if self.ledger.divided:
             self._follow()
 

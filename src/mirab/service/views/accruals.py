@@ -102,7 +102,7 @@ class Accruals:
             if stop == mark:
                 self._mark(mark)
             if turn is not None and turn <= stop:
-                where.turn()
+                where.turn(stop)
         where.clock = max(where.clock, now)
 
     def _mark(self, now: Instant) -> None:
