@@ -80,7 +80,7 @@ class Way:
     scale: float
     names: dict[str, str] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
-    heard: list[Decided] = field(default_factory=list)
+    heard: list[tuple[Instant, Decided]] = field(default_factory=list)
     compared: int = 0
     steps: list[Step] = field(default_factory=list)
 
@@ -98,43 +98,54 @@ class Way:
 
     def _hear(self, facts: Sequence[Event], plan: Plan) -> None:
         cluster = self.world.service.live.state.cluster
-        self.heard.extend(decisions_of(plan, cluster, ById()))
+        self.heard.extend((plan.at, found) for found in decisions_of(plan, cluster, ById()))
 
     # --- time
     def play(self) -> None:
-        """Raises `NotAsWrittenError` where something else is decided, or not in its round."""
-        self.began = time.monotonic()
+        """Raises `NotAsWrittenError` where something else is decided, or not in its round.
+
+        In which round a decision falls, its own instant says: this thread may be late. A slow machine gets more time
+        than the round has, and what follows is as much later.
+        """
+        self.began = self._now()
         for turn in self.scenario.rounds:
             self._wait(turn.at)
-            self._compare((), f"{turn.where}: before it")
+            self._compare((), turn.at, f"{turn.where}: before it")
             for line in turn.facts:
                 self._happen(line)
             self._wait(turn.until)
-            self._wait_for(len(_wanted(turn.plan)))
-            self._compare(turn.plan, turn.where)
+            self._wait_for(len(_wanted(turn.plan)), turn.until)
+            self._compare(turn.plan, turn.until, turn.where)
+
+    def _now(self) -> Instant:
+        return self.world.service.live.now()
+
+    def _due(self, at: Instant) -> Instant:
+        return self.began + round(at * self.scale)
 
     def _wait(self, at: Instant) -> None:
-        """Until then, as the file counts. Where the machine was late, all that follows is as much later."""
-        due = self.began + at * self.scale / SECOND
-        while (left := due - time.monotonic()) > 0:
-            self._assert_alive()
-            time.sleep(min(left, 0.5))
-        self.began += time.monotonic() - due
+        while (left := self._due(at) - self._now()) > 0:
+            self._sleep(min(left / SECOND, 0.5))
 
-    def _wait_for(self, decisions: int) -> None:
-        """So many have been heard. A slow machine gets more time than its round; what follows is as much later."""
-        begun = time.monotonic()
-        while len(self.heard) - self.compared < decisions and time.monotonic() - begun < PATIENCE_S:
-            self._assert_alive()
-            time.sleep(0.1)
-        self.began += time.monotonic() - begun
+    def _wait_for(self, decisions: int, until: Instant) -> None:
+        """So many decisions, if not in the round then as long after it as they take."""
+        give_up = time.monotonic() + PATIENCE_S
+        while len(self._new(until)) < decisions and time.monotonic() < give_up:
+            self._sleep(0.1)
+            self.began += max(0, self._now() - self._due(until))
 
-    def _assert_alive(self) -> None:
+    def _sleep(self, seconds: float) -> None:
         pulse = self.world.service.live.pulse
         assert not pulse.failed, pulse.failed
+        time.sleep(seconds)
 
-    def _compare(self, plan: Sequence[Statement], where: str) -> None:
-        heard = self.heard[self.compared :]
+    def _new(self, until: Instant) -> list[Decided]:
+        """Decisions that have not been compared yet, up to an instant of the file."""
+        due = self._due(until)
+        return [found for at, found in self.heard[self.compared :] if at <= due]
+
+    def _compare(self, plan: Sequence[Statement], until: Instant, where: str) -> None:
+        heard = self._new(until)
         self.compared += len(heard)
         got = [self._named(found) for found in heard]
         self.steps += [step_of(found) for found in got]
