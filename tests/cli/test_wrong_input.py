@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import shutil
@@ -373,3 +374,18 @@ def test_a_slurm_that_does_not_answer(
     said = mirab("slurm", *words, "--state-dir", tmp_path / "state")
     assert said.code == 1
     assert said.sentence.endswith("no controller. Is the controller up (`scontrol ping`)?")
+
+
+def test_a_report_that_lacks_a_part_is_no_fault(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
+    report, gates = tmp_path / "report.json", tmp_path / "gates.yaml"
+    mirab("sim", log, "--cluster", cluster, "--json", report)
+    gates.write_text(mirab("gate", "--example").out, encoding="utf-8")
+    whole = json.loads(report.read_text(encoding="utf-8"))
+    whole["by_account"] = dict.fromkeys(whole["by_account"], 7)
+    report.write_text(json.dumps(whole), encoding="utf-8")
+    odd = "is not a report as this version of mirab writes it: "
+    for words in (("gate", report, "--gates", gates), ("outcome", report, report)):
+        said = mirab(*words)
+        assert said.code == 1
+        assert f"report.json {odd}" in said.sentence
+        assert said.sentence.endswith("; make it anew.")

@@ -13,7 +13,7 @@ import click
 from mirab.cli.connection import SERVER_OPTION
 from mirab.cli.exits import GateNotMetError, UnusableError
 from mirab.cli.options import JOBS_OPTION, QUIET_OPTION
-from mirab.cli.output import check_input, check_outputs, emit, json_object, say, to_json, write_json
+from mirab.cli.output import check_input, check_outputs, emit, json_object, reading_report, say, to_json, write_json
 
 if TYPE_CHECKING:
     from mirab.study.gatekeeping import Judged
@@ -90,7 +90,8 @@ def command(report: str | None, scenarios: bool, live: bool, verify: str | None,
         judged = _of_live(gates, given, sources)
     else:
         judged = _of_scenarios(gates, given) if scenarios else _of_report(str(report), gates, given, sources)
-    _conclude(judged, gates, sources, as_json, given)
+    with reading_report(report, given["present"]):
+        _conclude(judged, gates, sources, as_json, given)
 
 
 def _check_keeping(given: dict[str, Any], report: str | None) -> None:
@@ -121,7 +122,9 @@ def _of_report(name: str, gates: Gates, given: dict[str, Any], sources: dict[str
     content = check_input(name).read_bytes()
     sources["report"] = (Path(name).name, content)
     proposed, present = _chosen(_read(name, content), name, given["proposed"])
-    return [Judged(proposed, findings(gates, proposed, _present(given, sources) or present))]
+    present = _present(given, sources) or present
+    with reading_report(name, given["present"]):
+        return [Judged(proposed, findings(gates, proposed, present))]
 
 
 def _present(given: dict[str, Any], sources: dict[str, tuple[str, bytes]]) -> Report | None:

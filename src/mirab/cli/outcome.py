@@ -11,7 +11,7 @@ import click
 from mirab.cli.client import Client, at, open_client
 from mirab.cli.connection import SERVER_OPTION
 from mirab.cli.exits import NotFoundError, UnusableError
-from mirab.cli.output import check_input, check_outputs, json_object, write_json
+from mirab.cli.output import check_input, check_outputs, json_object, reading_report, write_json
 
 LIVE_S = 660.0
 """Seconds to wait for a live report: the service reads its journal."""
@@ -44,14 +44,17 @@ def command(
         raise click.UsageError("--window is for --live")
     check_outputs((json_file,), (prediction, report))
     said, happened = _both(prediction, report, window, changeset, server)
-    try:
-        found = outcome(said, _whole(happened, report or "the service"))
-    except ValueError as error:
-        raise UnusableError(f"{prediction}: {error}.") from error
+    happened = _whole(happened, report or "the service")
+    with reading_report(prediction, report):
+        try:
+            found = outcome(said, happened)
+        except ValueError as error:
+            raise UnusableError(f"{prediction}: {error}.") from error
+        sections = outcome_sections(found)
     if json_file is not None:
         write_json(found, json_file)
     if json_file != "-":
-        show(outcome_sections(found))
+        show(sections)
 
 
 def _both(

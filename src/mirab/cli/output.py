@@ -175,3 +175,22 @@ def _never_ends(path: Path) -> bool:
     found = path.stat()
     memory = stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) == MEMORY_DEVICES
     return memory and found.st_rdev != Path(os.devnull).stat().st_rdev
+
+
+@contextmanager
+def reading_report(*names: str | None) -> Iterator[None]:
+    """What a report lacks, or has in another form, is a matter of the file that it was read from, and not a fault here.
+
+    Raises:
+        UnusableError: it names the files; a live report (None) is not one.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        read = " or ".join(name for name in names if name is not None)
+        if not read:
+            raise
+        lacks = f"it has no {error}" if isinstance(error, KeyError) else "a part of it is not of its form"
+        raise UnusableError(
+            f"{read} is not a report as this version of mirab writes it: {lacks}; make it anew."
+        ) from error
