@@ -351,6 +351,8 @@ def test_a_damaged_record(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path
     said = mirab("explain", record, "a")
     assert said.code == 1
     assert f"{record} is a damaged record" in said.sentence
+    record.write_text(re.sub(r'"min_runtime":\d+', '"min_runtime":[]', "".join(lines)), encoding="utf-8")
+    assert mirab("explain", record, "a").sentence.startswith(f"mirab: {record} is a damaged record: ")
 
 
 def test_a_record_that_was_cut_short_says_so(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:

@@ -25,8 +25,11 @@ def command(journal: str, workload_id: str, as_json: bool) -> None:
     path = check_input(journal)
     try:
         told = story(path, workload_id)
-    except LookupError as error:
-        raise NotFoundError(str(error.args[0])) from error
+    except (LookupError, TypeError, AttributeError) as error:
+        if type(error) is LookupError:
+            raise NotFoundError(str(error.args[0])) from error
+        raise UnusableError(f"{path} is a damaged record: what stands in it makes no story. Record it again with "
+                            "--journal") from error  # fmt: skip
     except ValueError as error:
         hint = "" if "--journal" in str(error) else ". A record is what `mirab sim LOG --journal FILE` writes"
         raise UnusableError(f"{error}{hint}") from error
