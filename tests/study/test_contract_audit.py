@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from mirab.model.events import ExemptionGranted, Outcome, RunContinued, RunSuspended
+from mirab.model.accounts import Budget, Budgets
+from mirab.model.events import BudgetsChanged, ExemptionGranted, Outcome, RunContinued, RunSuspended
 from mirab.model.plans import Start
 from mirab.model.policy import Exemption
 from mirab.model.reasons import DrainedFrom, StartTimedOut
 from mirab.model.resources import Allocation
-from mirab.model.units import HOUR, RunId
+from mirab.model.units import HOUR, WHOLE, RunId
 from mirab.study import contract_audit
 from tests.study.scene import BECAUSE, BUDGET, HOUR_S, Scene, cluster, ms
 
@@ -55,6 +56,37 @@ def test_the_minimum_counts_up_to_the_cap() -> None:
     scene = running("20h")
     scene.preempt("a.1", 100 + 8 * HOUR_S)
     assert violations(scene) == 0
+
+
+CAPPED = Budgets((Budget("red", WHOLE // 2, (Budget("x", WHOLE), Budget("y", 0)), min_runtime_cap=HOUR),))
+
+
+def capped(account: str, ran_s: float) -> Scene:
+    """A run of ten hours' minimum, stopped."""
+    scene = Scene(cluster(2, 8), CAPPED)
+    scene.submit("a", account, gpus=8, minimum="10h")
+    scene.start("a", 100)
+    scene.preempt("a.1", 100 + ran_s)
+    return scene
+
+
+@pytest.mark.parametrize(("account", "ran_s", "found"), [("red", 3600, 0), ("red/x", 3600, 0), ("red/x", 3599, 1)])
+def test_the_cap_of_a_budget_counts_for_what_lies_below_it(account: str, ran_s: float, found: int) -> None:
+    assert violations(capped(account, ran_s)) == found
+
+
+def test_a_cap_that_changes_counts_for_later_starts_only_and_follows_the_account() -> None:
+    scene = Scene(cluster(2, 8), CAPPED)
+    for name, at in (("a", 0), ("b", 1_000)):
+        scene.submit(name, "red/x", gpus=8, minimum="10h", at=at)
+        scene.start(name, at, (int(name == "b"),))
+        renamed = Budget("x2", WHOLE, min_runtime_cap=2 * HOUR, formerly=("red/x",))
+        later = Budgets((Budget("red", WHOLE // 2, (renamed, Budget("y", 0))),))
+        scene.cycle(at + 500, BudgetsChanged(ms(at + 500), later))
+    scene.preempt("a.1", 3_600)
+    assert violations(scene) == 0
+    scene.preempt("b.1", 1_000 + 7_199)
+    assert violations(scene) == 1
 
 
 def test_an_exemption_may_lift_the_cap_for_accounts_below_it() -> None:

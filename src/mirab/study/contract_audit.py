@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from mirab.model.accounts import covers
+from mirab.model.accounts import Budgets, covers
 from mirab.model.events import (
+    BudgetsChanged,
     ExemptionGranted,
     ExemptionRevoked,
     Outcome,
@@ -22,7 +23,7 @@ from mirab.model.events import (
 from mirab.model.plans import Preempt, Start
 from mirab.model.policy import Exemption, Policy
 from mirab.model.reasons import DrainedFrom, PreemptedFor, StartTimedOut
-from mirab.model.units import Duration, Instant, RunId, WorkloadId
+from mirab.model.units import AccountPath, Duration, Instant, RunId, WorkloadId
 from mirab.model.workloads import Workload
 
 KEPT = 100
@@ -69,14 +70,18 @@ class _Promise:
 class ContractAudit:
     """Counts stops that the contract forbids, one a run, whatever their cause.
 
-    A run is promised its declared minimum, cut to the policy's cap or to the longest that an exemption of its account
-    allows when it starts (and to `surplus_minimum_cap` where the policy has one: then at least what its start said).
+    A run is promised its declared minimum, cut to the policy's cap and to those of the budgets of its account and above
+    it, or to the longest that an exemption of its account allows when it starts (and to `surplus_minimum_cap` where the
+    policy has one: then at least what its start said).
     Nothing but its own end and the failure of its hardware may stop it before it has run so long; a run that is still
     starting may be given up only because it did not start in time.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, budgets: Budgets) -> None:
         self._policy = policy
+        self._budgets = budgets
+        self._heirs = budgets.heirs()
+        self._caps: dict[AccountPath, Duration] = {}
         self._workloads: dict[WorkloadId, Workload] = {}
         self._promises: dict[RunId, _Promise] = {}
         self._exemptions: dict[str, Exemption] = {}
@@ -89,6 +94,7 @@ class ContractAudit:
             WorkloadSubmitted: self._submitted,
             ExemptionGranted: self._granted,
             ExemptionRevoked: self._revoked,
+            BudgetsChanged: self._divided,
             RunStarted: self._started,
             RunSuspended: self._suspended,
             RunContinued: self._continued,
@@ -118,15 +124,30 @@ class ContractAudit:
             self._violated(promise, action.run_id, now, "stopped by a drain that was paused")
 
     def cap(self, workload: Workload, now: Instant) -> Duration:
-        """The longest minimum that the workload may have now: the policy's cap, or a longer one by exemption."""
-        cap = self._policy.min_runtime_cap
+        """The longest minimum of anybody's work that may stand beside it: by the policy, or longer by exemption."""
+        return self._lifted(self._policy.min_runtime_cap, workload, now)
+
+    def _lifted(self, cap: Duration, workload: Workload, now: Instant) -> Duration:
         if self._exemptions:
             cap = max([cap, *(each.cap for each in self._in_force("longer-minimum", workload, now))])
         return cap
 
+    def _allowed(self, workload: Workload, now: Instant) -> Duration:
+        """The longest minimum that the workload may have now."""
+        cap = self._caps.get(workload.account)
+        if cap is None:
+            cap = self._caps[workload.account] = self._usual_cap(workload.account)
+        return self._lifted(cap, workload, now)
+
+    def _usual_cap(self, account: AccountPath) -> Duration:
+        names = self._heirs.get(account, account).split("/")
+        line = [self._budgets.find("/".join(names[: depth + 1])) for depth in range(len(names))]
+        caps = [each.min_runtime_cap for each in line if each is not None and each.min_runtime_cap is not None]
+        return min([self._policy.min_runtime_cap, *caps])
+
     def promised(self, workload: Workload, said: Duration, now: Instant) -> Duration:
         """The minimum that a run of the workload which starts now can count on; `said`: what its start says."""
-        allowed = min(workload.shape.min_runtime, self.cap(workload, now))
+        allowed = min(workload.shape.min_runtime, self._allowed(workload, now))
         least = self._policy.surplus_minimum_cap
         return allowed if least is None else max(min(allowed, least), min(allowed, said))
 
@@ -149,6 +170,10 @@ class ContractAudit:
 
     def _revoked(self, fact: ExemptionRevoked) -> None:
         self._exemptions.pop(fact.exemption_id, None)
+
+    def _divided(self, fact: BudgetsChanged) -> None:
+        self._budgets, self._heirs = fact.budgets, fact.budgets.heirs(self._heirs)
+        self._caps.clear()
 
     def _started(self, fact: RunStarted) -> None:
         promise = self._promises.get(fact.run_id)

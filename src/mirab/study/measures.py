@@ -64,7 +64,7 @@ class Measures:
         self.where = Whereabouts(trace)
         self.usage, self.ledger = self.where.usage, self.where.ledger
         self.series = Series(self.period)
-        self.audit = ContractAudit(policy)
+        self.audit = ContractAudit(policy, trace.budgets)
         self.repairs = Repairs()
         self.starvation = Starvation()
         self.waits, self.first_progress = Waits(), Waits()
