@@ -15,6 +15,8 @@ import pytest
 from tests.cli.signals import HEARING
 
 MIRAB = [sys.executable, "-m", "mirab"]
+SMALL_DISK = ["env", "PYTHONDONTWRITEBYTECODE=1", "prlimit"]
+"""With a --fsize, files can only be so large; Python's own, which it would cut short and keep, are not written."""
 
 
 def test_version_imports_nothing_heavy() -> None:
@@ -68,7 +70,7 @@ def test_a_full_disk_under_standard_output_is_named(words: list[str], unbuffered
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_what_a_disk_takes_only_a_part_of_is_not_called_done(tmp_path: Path, unbuffered: str) -> None:
-    words = ["prlimit", "--fsize=1000", *MIRAB, "policies", "--json"]
+    words = [*SMALL_DISK, "--fsize=1000", *MIRAB, "policies", "--json"]
     with (tmp_path / "out").open("wb") as out:
         said = subprocess.run(
             words, stdout=out, stderr=subprocess.PIPE, text=True, check=False,
@@ -82,13 +84,26 @@ def test_what_a_disk_takes_only_a_part_of_is_not_called_done(tmp_path: Path, unb
 def test_a_budget_that_a_full_disk_has_no_room_for_is_named(tmp_path: Path) -> None:
     path = tmp_path / "budgets.yaml"
     path.write_text("budgets: {a: {share: 10%}}\n", encoding="utf-8")
-    words = ["prlimit", "--fsize=100", *MIRAB, "budget", "set", str(path), "a=20%", "--reason", "x"]
+    words = [*SMALL_DISK, "--fsize=100", *MIRAB, "budget", "set", str(path), "a=20%", "--reason", "x"]
     said = subprocess.run(words, capture_output=True, text=True, check=False)
     assert said.returncode == 1
     assert said.stderr.startswith(f"mirab: {tmp_path / 'budgets.history.jsonl'} could not be written")
     assert path.read_text(encoding="utf-8") == "budgets: {a: {share: 10%}}\n"
     again = subprocess.run([*MIRAB, "budget", "set", str(path), "a=20%", "--reason", "x"], check=False)
     assert again.returncode == 0, "what was cut short is passed over"
+
+
+def test_a_compiled_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    environment = os.environ | {"PYTHONPYCACHEPREFIX": str(cache), "PYTHONDONTWRITEBYTECODE": ""}
+    subprocess.run([*MIRAB, "policies"], env=environment, capture_output=True, check=True)
+    (compiled,) = (each for each in cache.rglob("policies.*.pyc") if each.parent.name == "cli")
+    compiled.write_bytes(compiled.read_bytes()[:100])
+    said = subprocess.run([*MIRAB, "policies"], env=environment, capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    told = said.stderr.strip()
+    assert told.startswith("mirab: a file ended too soon (marshal data too short). If the disk was full")
+    assert "\n" not in told
 
 
 def test_closed_streams_are_no_fault(log: Path) -> None:

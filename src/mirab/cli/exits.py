@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from enum import IntEnum
+from pathlib import Path
 
 import click
 
@@ -134,6 +135,15 @@ def _memory(_: BaseException) -> str:
     return "not enough memory: replay a part of the log (--from, --to), or use a machine with more."
 
 
+def _cut_short(error: BaseException) -> str:
+    """Python takes a compiled file that a full disk cut short for a whole one, and says so each time."""
+    package = Path(__file__).parents[1]
+    return (
+        f"a file ended too soon ({_own(error).rstrip('.')}). If the disk was full when mirab was first used, delete "
+        f"the folders __pycache__ under {package}."
+    )
+
+
 def _unexpected(error: BaseException) -> str:
     kind, text = type(error).__name__, " ".join(str(error).split()) or "no message"
     return (
@@ -164,6 +174,7 @@ TABLE: tuple[tuple[type[BaseException], Exit, Callable[[BaseException], str]], .
     (ConnectionError, Exit.UNREACHABLE, _os),
     (OSError, Exit.FAILED, _os),
     (MemoryError, Exit.FAILED, _memory),
+    (EOFError, Exit.FAILED, _cut_short),
     (Exception, Exit.FAILED, _unexpected),
 )
 """Looked through from the top: the first type that fits says the exit code and the sentence."""
@@ -174,6 +185,8 @@ def report(error: BaseException) -> Exit:
 
     With ``MIRAB_TRACEBACK`` set in the environment, the traceback comes first.
     """
+    if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
+        error = error.__cause__  # click takes any file that ends too soon for a terminal that was closed
     for kind, code, sentence in TABLE:
         if isinstance(error, kind):
             _tell(error, sentence(error), code)
