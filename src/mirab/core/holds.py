@@ -326,10 +326,7 @@ def _may_stop(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Accoun
     if run.reservation is not None or (trial.state.exemptions_in_force and trial.state.guaranteed(leaf.path)):
         return False
     if leaf is mine.account:
-        if run.user is mine or trial.ratio(leaf) < 1.0 or not leaf.share:
-            return False
-        bound = (trial.user_usage(mine) + added) * (1000 + trial.policy.margin)
-        return bound <= trial.user_usage(run.user) * 1000
+        return trial.ratio(leaf) >= 1.0 and leaf.share > 0 and trial.may_take_inside(mine, run.user, added)
     if leaf not in may:
         may[leaf] = trial.may_take(mine.account, leaf, added)
     return may[leaf]

@@ -135,12 +135,12 @@ def _choose(trial: Trial, reservation: Reservation, lost: Hold | None) -> None:
     mask = _soonest(trial, number, among, reservation, kept)
     if mask.bit_count() < reservation.nodes:
         trial.wake(trial.now + trial.policy.review)
-    hold = lost
-    if lost is None or (lost.pool, lost.mask) != (number, mask):
+    if lost is not None and (lost.pool, lost.mask) == (number, mask):
+        hold = lost
+    else:
         hold = Hold(_holder(reservation), number, mask, trial.banks[number].slots, reservation.begin, trial.now,
                     reservation_id=reservation.id)  # fmt: skip
         trial.hold_changes.append(hold)
-    assert hold is not None
     trial.keep_reserved(hold)
     trial.nodes_opened()
     _clear(trial, reservation, hold)

@@ -117,21 +117,8 @@ class Account:
         return self.commitment.at(now) + self.held
 
     def weigh(self, now: Instant) -> tuple[Charge, int]:
-        """(U + K, E in charge times parts of `WHOLE`): `used`, `committed` and `promised` at once, since it is asked
-        most of all."""
-        start, capacity_start, capacity = self.window.at(now)
-        used = self.usage.between(start, now)
-        if self._par_until > capacity_start:
-            used += self._par_share * (self._par_until - capacity_start) // WHOLE
-            if self._pars:
-                used += self._par_of_others(capacity_start)
-        commitment, entitlement = self.commitment, self.entitlement
-        committed = commitment.amount - commitment.rate * now + self.held
-        if entitlement.steady:
-            promised = self.share * (capacity - capacity_start)
-        else:
-            promised = entitlement.between(capacity_start, capacity)
-        return (used if used > 0 else 0) + committed, promised
+        """(U + K, E in charge times parts of `WHOLE`)."""
+        return self.used(now) + self.committed(now), self.promised(now)
 
     def ratio(self, now: Instant) -> float:
         """(U + K) / E; infinite where nothing was promised."""

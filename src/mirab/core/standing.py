@@ -73,6 +73,13 @@ class Standings(Space):
         ratio = self.ratio_with(ours, added) if added else self.ratio(ours)
         return ratio * (1000 + self.policy.margin) <= self.ratio(against) * 1000
 
+    def may_take_inside(self, mine: User, theirs: User, added: Charge) -> bool:
+        """The same between two users of one leaf: by U + K, since all of them are promised as much."""
+        if mine is theirs:
+            return False
+        bound = (self.user_usage(mine) + added) * (1000 + self.policy.margin)
+        return bound <= self.user_usage(theirs) * 1000
+
     def sides(self, mine: Account, theirs: Account) -> tuple[Account, Account]:
         """Whose ratios are compared: the two accounts where the paths part."""
         sides = self.state.partings.get((mine, theirs))

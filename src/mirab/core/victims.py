@@ -187,9 +187,8 @@ def above_share(trial: Trial) -> list[Account]:
 
 def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
     """Inside one leaf: of users whose U + K exceeds this one's, with the commitment added, by the margin."""
-    leaf, mine = queue.user.account, queue.user
-    bound = (trial.user_usage(mine) + added) * (1000 + trial.policy.margin)
-    return [run for run in leaf.exposed.values() if run.user is not mine and bound <= trial.user_usage(run.user) * 1000]
+    mine = queue.user
+    return [run for run in mine.account.exposed.values() if trial.may_take_inside(mine, run.user, added)]
 
 
 def _of_lower_priority(trial: Trial, leaf: Account, pending: Pending) -> list[Run]:
