@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mirab.core import holds
+from mirab.core import earliest, holds
 from mirab.core.queues import Pending, Queue
 from mirab.core.trial import Trial
 from mirab.model.plans import Hold
@@ -21,17 +21,17 @@ from mirab.sim.synthetic import SynthOptions, synthesize
 def test_nodes_are_clear_by_an_instant_exactly_if_the_search_finds_an_earlier_one(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    quick = holds._clear_by
+    quick = earliest.clear_by
     said: Counter[bool] = Counter()
 
     def compared(trial: Trial, queue: Queue, pending: Pending, before: Instant) -> bool:
-        found = holds.find(trial, queue, pending)
+        found = earliest.find(trial, queue, pending)
         told = quick(trial, queue, pending, before)
         assert told == (isinstance(found, Hold) and found.until < before)
         said[told] += 1
         return told
 
-    monkeypatch.setattr(holds, "_clear_by", compared)
+    monkeypatch.setattr(holds, "clear_by", compared)
     replay(synthesize(SynthOptions(nodes=32, days=4, seed=seed, load=1.5)), named("budget"))
     assert said[True] > 10
     assert said[False] > 100

@@ -7,7 +7,7 @@ cap that has been lowered.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from mirab.core.shares import Account
 from mirab.model.accounts import Budgets, plain
@@ -16,13 +16,9 @@ from mirab.model.resources import Shape
 from mirab.model.units import AccountPath, Duration
 
 
-def install_caps(accounts: Collection[Account], budgets: Budgets) -> dict[AccountPath, Duration]:
-    """Let the accounts know their caps; returns the cap on the minimum, where there is one, by account.
-
-    Those of the main ledger have them, and the others know those.
-    """
+def install_caps(accounts: Collection[Account], budgets: Budgets) -> None:
+    """Let the accounts know their caps on GPUs. Those of the main ledger have them, and the others know those."""
     known = {path: budget for path, budget, _ in budgets.walk()}
-    minimums: dict[AccountPath, Duration] = {}
     for account in accounts:
         budget = known.get(account.path)
         account.gpus_max = None if budget is None else budget.gpus_max
@@ -30,6 +26,13 @@ def install_caps(accounts: Collection[Account], budgets: Budgets) -> dict[Accoun
     for account in accounts:
         homes = [above.home for above in account.lineage]
         account.capped = tuple(above for above in homes if above.gpus_max is not None or above.gang_max is not None)
+
+
+def minimum_caps(accounts: Iterable[Account], budgets: Budgets) -> dict[AccountPath, Duration]:
+    """The shortest cap on minimums that holds for an account, its own or one from above, where there is any."""
+    known = {path: budget for path, budget, _ in budgets.walk()}
+    minimums: dict[AccountPath, Duration] = {}
+    for account in accounts:
         names = [plain(above.path) for above in account.lineage]
         caps = [known[name].min_runtime_cap for name in names if name in known]
         shortest = min((cap for cap in caps if cap is not None), default=None)

@@ -8,17 +8,16 @@ earlier: where other nodes can be cleared sooner than those that come free last,
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias
 
 from mirab.core.barriers import below_cap
 from mirab.core.caps import too_large
 from mirab.core.clearing import needed_on
+from mirab.core.earliest import clear_by, find
 from mirab.core.nodes import without
 from mirab.core.placement import allocation, choose
 from mirab.core.queues import Pending, Queue
 from mirab.core.reclaim import reason_for
 from mirab.core.runs import Run
-from mirab.core.shares import Account
 from mirab.core.trial import Trial
 from mirab.model.plans import Hold, HoldReleased
 from mirab.model.reasons import (
@@ -27,12 +26,10 @@ from mirab.model.reasons import (
     HoldNotOwed,
     HoldsNodes,
     HoldTaken,
-    NotEnoughClaimable,
     VictimsGone,
     WaitReason,
 )
-from mirab.model.resources import lowest
-from mirab.model.units import FOREVER, Instant, NodeMask, RunId
+from mirab.model.units import Instant
 
 
 def serve_holds(trial: Trial) -> None:
@@ -145,7 +142,7 @@ def _sooner(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> Hold | 
     if until < before:
         before, known = until, replace(hold, until=until)
     earliest = trial.now + trial.policy.grace_max
-    if not trial.contract or before <= earliest or not _clear_by(trial, queue, pending, before):
+    if not trial.contract or before <= earliest or not clear_by(trial, queue, pending, before):
         return known
     found = find(trial, queue, pending, prefer=hold.mask)
     if isinstance(found, Hold):
@@ -221,161 +218,3 @@ def hold_for(trial: Trial, queue: Queue, pending: Pending) -> WaitReason | None:
     trial.hold_of.setdefault(leaf, []).append(pending.id)
     _keep(trial, queue, pending, found)
     return None
-
-
-def find(trial: Trial, queue: Queue, pending: Pending, prefer: NodeMask = 0) -> Hold | NotEnoughClaimable:
-    """The nodes claimable earliest, and T, when the last of them is.
-
-    Walks the runs from the one that is claimable last: the first set large enough without the rest gives T.
-    """
-    info, best_seen = queue.info, 0
-    wanted, found = info.nodes, list[Hold]()
-    for number, width in info.pairs:
-        among = _left_to(trial, pending, number)
-        seen = _within_horizon(trial, queue, number, among).bit_count()
-        best_seen = max(best_seen, seen)
-        if seen < wanted and width >= trial.banks[number].slots:
-            continue
-        runs = _claimable(trial, queue, number)
-        mask, until, seen = _earliest(trial, number, width, wanted, among, runs)
-        best_seen = max(best_seen, seen)
-        if mask:
-            chosen = _tidy(wanted, mask, until, runs, prefer)
-            spared = tuple([run.id for _, _, run, mine in runs if not mine and run.mask & chosen])
-            found.append(Hold(pending.id, number, chosen, width, until, trial.now, spared=spared))
-    if not found:
-        return NotEnoughClaimable(wanted, best_seen)
-    return min(found, key=lambda hold: (hold.until, not hold.mask & prefer, hold.pool))
-
-
-def _left_to(trial: Trial, pending: Pending, number: int) -> NodeMask:
-    """The usable nodes of a pool that are kept for nobody else, and given to nobody in this decision."""
-    among = trial.usable[number]
-    for entry in trial.kept[number]:
-        if entry.holder != pending.id:
-            among = without(among, entry.mask)
-    for mask in trial.fresh[number]:
-        among = without(among, mask)
-    return among
-
-
-def _clear_by(trial: Trial, queue: Queue, pending: Pending, before: Instant) -> bool:
-    """Whether `find` would come to a T before that instant: what it finds costs a look at every run, in order."""
-    before = min(before, trial.horizon() + 1)
-    return any(_clears(trial, queue, pending, pair, before) for pair in queue.info.pairs)
-
-
-def _clears(trial: Trial, queue: Queue, pending: Pending, pair: tuple[int, int], before: Instant) -> bool:
-    """Whether enough nodes of a pool stay without the runs that are still there at that instant."""
-    number, width = pair
-    wanted, whole = queue.info.nodes, width >= trial.banks[number].slots
-    open_ = _left_to(trial, pending, number)
-    if whole and _within_horizon(trial, queue, number, open_).bit_count() < wanted:
-        return False
-    may: dict[Account, bool] = {}
-    for run in trial.state.runs.values():
-        if run.pool != number or not run.mask & open_:
-            continue
-        if _gone_at(trial, queue, run, queue.info.stake, may)[0] >= before:
-            open_ = without(open_, _blocks(trial, run, number, width, whole))
-            if open_.bit_count() < wanted:
-                return False
-    return open_.bit_count() >= wanted
-
-
-def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) -> NodeMask:
-    """Whole nodes that could be clear within the horizon: a bound that costs nothing per run once it is known."""
-    added = queue.info.stake
-    mine = queue.user.account
-    for leaf, mask in trial.pinned(number).items():
-        if mask & among and not (trial.ratio(leaf) >= 1.0 if leaf is mine else trial.may_take(mine, leaf, added)):
-            among = without(among, mask)
-    return among
-
-
-Claimable: TypeAlias = tuple[Instant, RunId, Run, bool]
-"""Minus the instant at which a run is gone, its id, itself, and whether it would be stopped for it."""
-
-
-def _claimable(trial: Trial, queue: Queue, number: int) -> list[Claimable]:
-    """All runs of a pool, those that are gone last first."""
-    added = queue.info.stake
-    may: dict[Account, bool] = {}
-    found: list[Claimable] = []
-    for run in trial.state.runs.values():
-        if run.pool == number:
-            at, mine = _gone_at(trial, queue, run, added, may)
-            found.append((-at, run.id, run, mine))
-    found.sort()
-    return found
-
-
-def _gone_at(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account, bool]) -> tuple[Instant, bool]:
-    if trial.is_going(run):
-        return (FOREVER if run.stuck else max(trial.now, run.stop_by or trial.now + trial.policy.grace_max)), True
-    if trial.policy.preemption == "budget" and _may_stop(trial, queue, run, added, may):
-        return max(trial.now, run.unprotected_at) + trial.notice(run), True
-    limit_at = run.limit_at()
-    return (limit_at if limit_at > trial.now else trial.now + trial.policy.review), False
-
-
-def _may_stop(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account, bool]) -> bool:
-    if not run.charged:
-        return True
-    leaf, mine = run.account, queue.user
-    if run.reservation is not None or (trial.state.exemptions_in_force and trial.state.guaranteed(leaf.path)):
-        return False
-    if leaf is mine.account:
-        return trial.ratio(leaf) >= 1.0 and leaf.share > 0 and trial.may_take_inside(mine, run.user, added)
-    if leaf not in may:
-        may[leaf] = trial.may_take(mine.account, leaf, added)
-    return may[leaf]
-
-
-def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMask,
-              runs: list[Claimable]) -> tuple[NodeMask, Instant, int]:  # fmt: skip
-    """(nodes claimable by T, T, how many nodes are claimable within the horizon)."""
-    horizon, whole = trial.horizon(), width >= trial.banks[number].slots
-    blocked = place = 0
-    while place < len(runs) and -runs[place][0] > horizon:
-        blocked |= _blocks(trial, runs[place][2], number, width, whole)
-        place += 1
-    open_ = without(among, blocked)
-    seen = open_.bit_count()
-    if seen < wanted:
-        return 0, 0, seen
-    spare = seen - wanted
-    while place < len(runs):
-        minus_until, _, run, _ = runs[place]
-        late = open_ & _blocks(trial, run, number, width, whole)
-        if late:
-            spare -= late.bit_count()
-            if spare < 0:
-                return open_, -minus_until, seen
-            open_ ^= late
-        place += 1
-    return open_, trial.now, seen
-
-
-def _blocks(trial: Trial, run: Run, number: int, width: int, whole: bool) -> NodeMask:
-    """Nodes that the run keeps from the gang while it is there: those where the rest is too little."""
-    if whole:
-        return run.mask
-    return without(run.mask, trial.wide(number, width))
-
-
-def _tidy(wanted: int, mask: NodeMask, until: Instant, runs: list[Claimable],
-          prefer: NodeMask) -> NodeMask:  # fmt: skip
-    """Exactly `wanted` of the nodes: those preferred, then those claimable before T, then the lowest."""
-    chosen = lowest(mask & prefer, min(wanted, (mask & prefer).bit_count())) if mask & prefer else 0
-    late = 0
-    for minus_at, _, run, _ in runs:
-        if -minus_at < until:
-            break
-        late |= run.mask
-    for part in (without(mask, late), mask):
-        part = without(part, chosen)
-        missing = wanted - chosen.bit_count()
-        if missing > 0 and part:
-            chosen |= lowest(part, min(missing, part.bit_count()))
-    return chosen

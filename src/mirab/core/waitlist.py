@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core.caps import install_caps
+from mirab.core.caps import install_caps, minimum_caps
 from mirab.core.charge import charge_rate, pools_for, slots_wanted
 from mirab.core.ledgers import Ledger
 from mirab.core.queues import Pending, Queue, ShapeInfo, User
@@ -41,7 +41,8 @@ class Waitlist(Stock):
                 self._install_in(ledger, wanted[name])
         for account in self.accounts.values():
             account.home = self.accounts.get(plain(account.path), account)
-        self.minimum_caps = install_caps(self.accounts.values(), budgets)
+        install_caps(self.accounts.values(), budgets)
+        self.minimum_caps = minimum_caps(self.accounts.values(), budgets)
         for name, ledger in self.ledgers.items():
             self._promise(ledger, wanted[name])
 
