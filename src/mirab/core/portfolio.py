@@ -31,6 +31,7 @@ def budgets_changed(state: State, event: facts.BudgetsChanged) -> None:
     state.install(event.budgets)
     _enter_rests(state)
     _enter_ledgers(state)
+    _count_gpus(state)
     _queue_anew(state, waiting)
 
 
@@ -54,11 +55,15 @@ def _enter_ledgers(state: State) -> None:
             state.move(run, _known(state.account_on(run.pool, run.account.path), run.account))
     for reservation_id in state.charging:
         charge_elsewhere(state, reservation_id)
-    for each in state.accounts.values():
-        each.gpus = 0
+
+
+def _count_gpus(state: State) -> None:
+    """Anew, since accounts may have other homes than before."""
+    for account in state.accounts.values():
+        account.gpus = 0
     for run in state.runs.values():
-        for each in run.account.lineage:
-            each.home.gpus += run.workload.shape.gpus
+        for above in run.account.lineage:
+            above.home.gpus += run.workload.shape.gpus
 
 
 def _enter_rests(state: State) -> None:

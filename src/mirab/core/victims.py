@@ -55,7 +55,7 @@ def takers(trial: Trial) -> list[Queue]:
             for info in leaf.shapes
             if info.nodes > 1 or near[leaf.ledger].suffices(trial, info)
             for queue in leaf.shapes[info]
-            if not info.gang or is_due(trial, queue)
+            if not info.gang or _is_due(trial, queue)
         ]
         queues = [queue for queue in queues if _may_take_any(trial, leaf, queue.info.stake, runs)]
         able = able_shapes(trial, leaf) if queues else {}
@@ -68,7 +68,7 @@ def _may_take_any(trial: Trial, leaf: Account, added: Charge, runs: list[Run]) -
     return any(run.account is leaf or trial.may_take(leaf, run.account, added) for run in runs)
 
 
-def is_due(trial: Trial, queue: Queue) -> bool:
+def _is_due(trial: Trial, queue: Queue) -> bool:
     """Whether the last answer that a queue was given is old."""
     waiting = queue.head.waiting
     return waiting is None or waiting.again_at <= trial.now
