@@ -24,8 +24,8 @@ def _check_nodes(state: State) -> None:
         booked[run.allocation.pool].take(run.allocation)
         wanted, given = run.workload.shape.nodes, run.allocation.mask.bit_count()
         assert given == wanted or run.adopted, f"{run} has {run.allocation} and needs {wanted} nodes"
-        there = state.by_pool[run.pool]
-        assert run.account.ledger.name == there, f"{run} is on pool {run.pool} and is charged to {run.account.path}"
+        payer = run.account.ledger.name
+        assert payer == state.by_pool[run.pool], f"{run} is on pool {run.pool} and is charged to {run.account.path}"
     for bank, expected in zip(state.banks, booked, strict=True):
         assert bank.free == expected.free, f"pool {bank.pool.name} books other GPUs than its runs use"
     for (number, node), trouble in state.troubled.items():
