@@ -73,7 +73,7 @@ class Feed:
         heard = self._ask_engine()
         self.at = self.live.clock.now()
         self.retry_at = self.at + ENGINE_RETRY if heard is None else None
-        self._heard = heard or []
+        self._heard += heard or []
         return self.at
 
     def observe(self) -> Iterator[Event]:
