@@ -12,6 +12,7 @@ from bench.effects import Effect, compare, markdown_rows, means, noise_band
 from bench.gaming import _Run, jittered, peaks
 from bench.inputs import load_trace, synth_options
 from bench.outcomes import Outcomes, origin_of
+from bench.quality import POLICIES, fewer_humans, policies_for
 from bench.speed import Speed, text
 from bench.swf import write_swf
 
@@ -246,3 +247,15 @@ def test_peaks_are_high_and_days_apart() -> None:
     times = [0.0, 3600.0, 4 * 86_400.0, 9 * 86_400.0]
     run = _Run(Outcomes(period=DAY), {}, (times, {"a": [1.5, 1.6, 1.2, 1.05]}))
     assert peaks(run, "a") == [HOUR, 4 * DAY]
+
+
+def test_priority_is_run_beside_logs_that_have_hardware_events() -> None:
+    assert policies_for(["a.csv"], first=True) == POLICIES
+    assert policies_for(["a.csv", "--node-events", "n.csv"], first=False) == ("budget", "priority")
+    assert policies_for(["a.csv"], first=False) == ("budget",)
+    report = {"metrics": {"repairs_needing_human": 4}}
+    assert fewer_humans({("philly", "budget"): report}, "philly") is None
+    assert (
+        fewer_humans({("a", "budget"): {"metrics": {"repairs_needing_human": 1}}, ("a", "priority"): report}, "a")
+        == 0.75
+    )
