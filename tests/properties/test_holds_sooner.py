@@ -21,7 +21,7 @@ from mirab.sim.synthetic import SynthOptions, synthesize
 def test_nodes_are_clear_by_an_instant_exactly_if_the_search_finds_an_earlier_one(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    quick = earliest.clear_by
+    quick = earliest.finds_before
     said: Counter[bool] = Counter()
 
     def compared(trial: Trial, queue: Queue, pending: Pending, before: Instant) -> bool:
@@ -31,7 +31,7 @@ def test_nodes_are_clear_by_an_instant_exactly_if_the_search_finds_an_earlier_on
         said[told] += 1
         return told
 
-    monkeypatch.setattr(holds, "clear_by", compared)
+    monkeypatch.setattr(holds, "finds_before", compared)
     replay(synthesize(SynthOptions(nodes=32, days=4, seed=seed, load=1.5)), named("budget"))
     assert said[True] > 10
     assert said[False] > 100

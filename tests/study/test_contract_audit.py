@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mirab.model.accounts import Budget, Budgets
-from mirab.model.events import BudgetsChanged, ExemptionGranted, Outcome, RunContinued, RunSuspended
+from mirab.model.events import BudgetsChanged, ExemptionGranted, Outcome, PolicyChanged, RunContinued, RunSuspended
 from mirab.model.plans import Start
 from mirab.model.policy import Exemption
 from mirab.model.reasons import DrainedFrom, StartTimedOut
@@ -87,6 +87,18 @@ def test_a_cap_that_changes_counts_for_later_starts_only_and_follows_the_account
     assert violations(scene) == 0
     scene.preempt("b.1", 1_000 + 7_199)
     assert violations(scene) == 1
+
+
+def test_a_policy_that_changes_counts_for_later_starts_only() -> None:
+    scene = Scene(cluster(2, 8))
+    for name, at in (("a", 0), ("b", 1_000)):
+        scene.submit(name, gpus=8, minimum="10h", at=at)
+        scene.start(name, at, (int(name == "b"),))
+        scene.cycle(at + 500, PolicyChanged(ms(at + 500), replace(BUDGET, min_runtime_cap=HOUR)))
+    scene.preempt("b.1", 1_000 + 3_600)
+    assert violations(scene) == 0
+    scene.preempt("a.1", 8 * HOUR_S - 1)
+    assert [each.run_id for each in scene.measures.audit.violations] == ["a.1"]
 
 
 def test_an_exemption_may_lift_the_cap_for_accounts_below_it() -> None:

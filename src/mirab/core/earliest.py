@@ -55,7 +55,7 @@ def _left_to(trial: Trial, pending: Pending, number: int) -> NodeMask:
     return among
 
 
-def clear_by(trial: Trial, queue: Queue, pending: Pending, before: Instant) -> bool:
+def finds_before(trial: Trial, queue: Queue, pending: Pending, before: Instant) -> bool:
     """Whether `find` would come to a T before that instant: what it finds costs a look at every run, in order."""
     before = min(before, trial.horizon() + 1)
     return any(_clears(trial, queue, pending, pair, before) for pair in queue.info.pairs)

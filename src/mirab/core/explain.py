@@ -23,6 +23,7 @@ from mirab.model.reasons import (
     UnknownAccount,
     WaitReason,
 )
+from mirab.model.resources import Cluster, Shape
 
 
 def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount | AccountClosed | GangTooLarge:
@@ -35,7 +36,12 @@ def never_fits(trial: Trial, pending: Pending) -> NeverFits | UnknownAccount | A
     shape, leaf = workload.shape, state.leaf_for(workload.account)
     if leaf is not None and pools_for(shape, state.cluster) and (large := too_large(leaf, shape)) is not None:
         return large
-    pools = [pool for pool in trial.state.cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]
+    return too_large_for_all(shape, state.cluster)
+
+
+def too_large_for_all(shape: Shape, cluster: Cluster) -> NeverFits:
+    """What a shape asks for, and the most of what it accepts that is installed."""
+    pools = [pool for pool in cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]
     return NeverFits(
         shape.nodes,
         shape.gpus_per_node,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from mirab.core.barriers import below_cap
 from mirab.core.caps import too_large
 from mirab.core.clearing import needed_on
-from mirab.core.earliest import clear_by, find
+from mirab.core.earliest import find, finds_before
 from mirab.core.nodes import without
 from mirab.core.placement import allocation, choose
 from mirab.core.queues import Pending, Queue
@@ -142,7 +142,7 @@ def _sooner(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> Hold | 
     if until < before:
         before, known = until, replace(hold, until=until)
     earliest = trial.now + trial.policy.grace_max
-    if not trial.contract or before <= earliest or not clear_by(trial, queue, pending, before):
+    if not trial.contract or before <= earliest or not finds_before(trial, queue, pending, before):
         return known
     found = find(trial, queue, pending, prefer=hold.mask)
     if isinstance(found, Hold):

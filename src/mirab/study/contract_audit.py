@@ -13,6 +13,7 @@ from mirab.model.events import (
     ExemptionGranted,
     ExemptionRevoked,
     Outcome,
+    PolicyChanged,
     RunContinued,
     RunEnded,
     RunStarted,
@@ -95,6 +96,7 @@ class ContractAudit:
             ExemptionGranted: self._granted,
             ExemptionRevoked: self._revoked,
             BudgetsChanged: self._divided,
+            PolicyChanged: self._policy_changed,
             RunStarted: self._started,
             RunSuspended: self._suspended,
             RunContinued: self._continued,
@@ -173,6 +175,10 @@ class ContractAudit:
 
     def _divided(self, fact: BudgetsChanged) -> None:
         self._budgets, self._heirs = fact.budgets, fact.budgets.heirs(self._heirs)
+        self._caps.clear()
+
+    def _policy_changed(self, fact: PolicyChanged) -> None:
+        self._policy = fact.policy
         self._caps.clear()
 
     def _started(self, fact: RunStarted) -> None:

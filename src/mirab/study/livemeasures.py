@@ -63,7 +63,6 @@ class LiveMeasures(Measures):
 
     def _policy_changed(self, fact: PolicyChanged) -> None:
         self.policy = fact.policy
-        self.audit._policy = fact.policy
 
     def _fell_sick(self, fact: NodeDegraded | NodeDown) -> None:
         self._sick[fact.node] = None

@@ -8,10 +8,11 @@ from difflib import get_close_matches
 
 from mirab.core.caps import too_large
 from mirab.core.charge import pools_for
+from mirab.core.explain import too_large_for_all
 from mirab.core.state import State
 from mirab.model.accounts import ledger_of, plain
 from mirab.model.codec import encode
-from mirab.model.reasons import NeverFits, UnknownAccount
+from mirab.model.reasons import UnknownAccount
 from mirab.model.records import JobSpec
 from mirab.model.resources import Cluster, Shape
 from mirab.model.units import AccountPath, Duration, Instant, UserName, WorkloadId, format_duration
@@ -193,7 +194,7 @@ def check_fits(shape: Shape, cluster: Cluster) -> None:
             raise invalid(
                 f"there are no GPUs of type {wanted!r}: {f'did you mean {close[0]}? ' if close else ''}{there}"
             )
-    reason = never_fits(shape, cluster)
+    reason = too_large_for_all(shape, cluster)
     raise invalid(_too_much_per_node(shape, cluster) or words.sentence(reason), reason=encode(reason))
 
 
@@ -203,18 +204,6 @@ def check_caps(shape: Shape, account: AccountPath, state: State) -> None:
     large = None if leaf is None else too_large(leaf, shape)
     if large is not None:
         raise invalid(words.sentence(large), reason=encode(large))
-
-
-def never_fits(shape: Shape, cluster: Cluster) -> NeverFits:
-    """The most of what it accepts that is installed."""
-    pools = [pool for pool in cluster.pools if not shape.gpu_types or pool.gpu_type in shape.gpu_types]
-    return NeverFits(
-        shape.nodes,
-        shape.gpus_per_node,
-        shape.gpu_types,
-        max((len(pool.nodes) for pool in pools), default=0),
-        max((pool.gpus_per_node for pool in pools), default=0),
-    )
 
 
 def _too_much_per_node(shape: Shape, cluster: Cluster) -> str:
