@@ -49,6 +49,9 @@ def test_a_story_tells_the_start_that_was(observing: Bench) -> None:
     answers = Answers(observing.live, observing.desk)
     waits = answers.why(job)
     assert waits is not None and waits.story is None, "it waits, whatever is advised"
+    assert "mirab only observes" in waits.headline and not waits.whatif
+    told = Views(observing.live, observing.desk).detail(job)
+    assert told is not None and told.reason == "Advised"
     begins(observing, job)
     observing.wait(HOUR)
     runs = answers.why(job)

@@ -18,7 +18,7 @@ from mirab.service.desk.dependencies import Dependency, format_dependencies
 from mirab.service.desk.holding import hold_of, read
 from mirab.service.forms.jobs import Job, JobDetail, JobSpec, Run
 from mirab.service.views.moments import iso, iso_or_none
-from mirab.service.views.waiting import CODES, NEW, NEW_SENTENCE, reason_of_pending
+from mirab.service.views.waiting import ADVISED, ADVISED_SENTENCE, CODES, NEW, NEW_SENTENCE, reason_of_pending
 from mirab.study import words
 from mirab.study.formats import Names
 from mirab.study.storytext import exit_words
@@ -44,10 +44,14 @@ STARTING, STOPPING = "Starting", "Stopping"
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The typed reason of a job that waits, and of the one at the head of its queue where that is another."""
+    """The typed reason of a job that waits, and of the one at the head of its queue where that is another.
+
+    `observing`: mirab starts nothing by itself.
+    """
 
     reason: Reason | None
     head: Reason | None = None
+    observing: bool = False
 
 
 def whys(state: State, rows: Iterable[JobRow]) -> dict[str, Why]:
@@ -61,7 +65,7 @@ def whys(state: State, rows: Iterable[JobRow]) -> dict[str, Why]:
         head = None
         if isinstance(reason, BehindOwn) and pending.queue is not None and pending.queue.head.waiting is not None:
             head = pending.queue.head.waiting.reason
-        found[row.id] = Why(reason, head)
+        found[row.id] = Why(reason, head, state.policy.observing)
     return found
 
 
@@ -136,7 +140,7 @@ def _held(reason: HoldReason | None, text: str, names: Names) -> tuple[str, str]
 
 def _waits(why: Why | None, names: Names) -> tuple[str, str]:
     if why is None or why.reason is None:
-        return NEW, NEW_SENTENCE
+        return (ADVISED, ADVISED_SENTENCE) if why is not None and why.observing else (NEW, NEW_SENTENCE)
     sentence = words.sentence(why.reason, names)
     if why.head is not None:
         sentence += f"; of that one: {words.sentence(why.head, names)}"

@@ -46,6 +46,9 @@ CODES: Mapping[type, str] = MappingProxyType(
 NEW = "New"
 """Nothing has been decided about it yet."""
 NEW_SENTENCE = "it has just come in, and the next decision looks at it"
+ADVISED = "Advised"
+"""Nothing keeps it, and mirab only observes."""
+ADVISED_SENTENCE = "nothing that mirab knows keeps it; mirab only observes, and others decide when it starts"
 
 
 READER_ZONE: ContextVar[tzinfo | None] = ContextVar("reader_zone", default=None)

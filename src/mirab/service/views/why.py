@@ -27,7 +27,16 @@ from mirab.service.views.contenders import Order, Standing, order
 from mirab.service.views.moments import iso
 from mirab.service.views.rehearsals import looked
 from mirab.service.views.shares import hours, scaled_hours
-from mirab.service.views.waiting import CODES, NEW, READER_ZONE, ahead_of, names_of, reason_of_pending
+from mirab.service.views.waiting import (
+    ADVISED,
+    ADVISED_SENTENCE,
+    CODES,
+    NEW,
+    READER_ZONE,
+    ahead_of,
+    names_of,
+    reason_of_pending,
+)
 from mirab.study import whywords, words
 from mirab.study.formats import Names
 from mirab.study.journalfile import Header
@@ -63,6 +72,12 @@ class Seen:
     before: tuple[WorkloadId, ...]
     order: Order | None
     home: str = ""
+    observing: bool = False
+
+    @property
+    def advised(self) -> bool:
+        """Nothing keeps it but that mirab only observes: no other request would start it sooner."""
+        return self.observing and self.reason is None
 
 
 class WhyView:
@@ -97,7 +112,7 @@ class WhyView:
             return _held(row, now, seen)
         if seen is None:
             return None
-        found = self._rehearsed(row.id, seen) if whatif else None
+        found = self._rehearsed(row.id, seen) if whatif and not seen.advised else None
         if found is not None and found["now"] is not None:
             seen = refreshed(seen, found["now"], row.id)
         blockers = list(blockers_of(seen))
@@ -203,6 +218,7 @@ def look(state: State, job_id: str, now: Instant) -> Seen | None:
     return Seen(
         now, names, reason_of_pending(pending), head.workload.id,
         None if head.waiting is None else head.waiting.reason, before, _order(state, pending, now), home,
+        state.policy.observing,
     )  # fmt: skip
 
 
@@ -228,7 +244,7 @@ def blockers_of(seen: Seen) -> Iterator[Blocker]:
     if seen.head_reason is not None:
         yield _blocker(seen.head_reason, seen.names, seen.head or "", _named(seen.head_reason))
     if seen.reason is None:
-        yield Blocker(code=NEW, fact=NEXT)
+        yield Blocker(code=ADVISED, fact=ADVISED_SENTENCE) if seen.advised else Blocker(code=NEW, fact=NEXT)
 
 
 def _blocker(reason: Reason, names: Names, about: str, removes: list[str]) -> Blocker:
