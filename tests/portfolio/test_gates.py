@@ -192,6 +192,16 @@ def test_without_a_present_such_a_gate_is_not_met() -> None:
     assert (found.met, "there is no present" in found.found) == (False, True)
 
 
+def test_a_number_that_nothing_has_made_yet_is_not_called_an_old_report() -> None:
+    gates = "gates: {lost-work: {at_most: 3%}}"
+    (found,) = judged(gates, report(lost_ratio=None))
+    assert (found.met, found.found) == (False, "nothing has happened by which it could be measured")
+    old = report()
+    del old["metrics"]["lost_ratio"]
+    (found,) = judged(gates, old)
+    assert not found.met and "make it anew with this version" in found.found
+
+
 # --- exceptions -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("said", "told"),

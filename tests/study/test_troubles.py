@@ -250,6 +250,13 @@ def test_makespan_is_from_the_first_submission_to_the_last_end() -> None:
     assert scene.metrics(2 * DAY_S)["makespan_s"] == DAY_S - 100
 
 
+def test_makespan_is_nothing_before_the_first_end() -> None:
+    scene = Scene(cluster(2, 8), hours=10)
+    scene.submit("a", gpus=8, at=100)
+    scene.start("a", 200)
+    assert scene.metrics(HOUR_S)["makespan_s"] == 0
+
+
 # --- starvation -------------------------------------------------------------------------------------------------------
 class Ratio:
     def __init__(self, value: float) -> None:

@@ -166,7 +166,7 @@ def _trouble_metrics(seen: Measures) -> Report:
     overdue = frozenset(
         watch.serial for run in seen.runs.values() for watch in run.watches if seen.is_overdue(run, watch, seen.now)
     )
-    makespan = seen.last_end - seen.first_at if seen.first_at is not None else 0
+    makespan = max(0, seen.last_end - seen.first_at) if seen.first_at is not None else 0
     starved: Duration | None = seen.starvation.longest if seen.starvation.sampled else None
     return {
         "preemptions": sum(seen.preemptions.values()),

@@ -20,6 +20,7 @@ from mirab.study.gatesfile import FIVE, Decision, Gate, Gates
 Json: TypeAlias = dict[str, Any]
 
 AGAIN = "the report does not tell: make it anew with this version of mirab"
+NOTHING = "nothing has happened by which it could be measured"
 _SHOWN = 3
 
 
@@ -93,12 +94,13 @@ def _no(gate: Gate, found: str, needed: str = "", subject: str = "") -> Finding:
 def _measure(gate: Gate, report: Report, present: Report | None) -> Iterator[Finding]:
     """A measure of the catalogue, by its key."""
     measure = BY_KEY[gate.kind.name]
-    yield from _limited(gate, measure.judged(report), None if present is None else measure.judged(present))
+    before = None if present is None else measure.judged(present)
+    yield from _limited(gate, measure.judged(report), before, absent=_absent(report, measure.key))
 
 
 def _metric(key: str) -> Callable[[Gate, Report, Report | None], Iterator[Finding]]:
     def check(gate: Gate, report: Report, present: Report | None) -> Iterator[Finding]:
-        yield from _limited(gate, _at(report, key), _at(present, key))
+        yield from _limited(gate, _at(report, key), _at(present, key), absent=_absent(report, key))
 
     return check
 
@@ -110,10 +112,19 @@ def _at(report: Report | None, key: str) -> Any:
     return found
 
 
-def _limited(gate: Gate, value: float | None, before: float | None, subject: str = "") -> Iterator[Finding]:
-    """The number against each limit of the gate."""
+def _absent(report: Report, key: str) -> str:
+    """Why there is no such number."""
+    above, _, last = key.rpartition(".")
+    beside = _at(report, above) if above else report["metrics"]
+    return NOTHING if isinstance(beside, dict) and last in beside else AGAIN
+
+
+def _limited(
+    gate: Gate, value: float | None, before: float | None, subject: str = "", absent: str = AGAIN
+) -> Iterator[Finding]:
+    """The number against each limit of the gate. `absent`: what is said where there is none."""
     if value is None:
-        yield _no(gate, AGAIN, subject=subject)
+        yield _no(gate, absent, subject=subject)
         return
     for name, limit in gate.limits.items():
         bound = limit
