@@ -23,7 +23,7 @@ from mirab.model.events import (
     WorkloadSubmitted,
 )
 from mirab.model.plans import Plan
-from mirab.model.units import SECOND, Instant
+from mirab.model.units import SECOND, Instant, RunId
 from mirab.service import loop
 from mirab.service.inbox import Build, Request
 from mirab.service.live import Entry, Live, UnavailableError, UnknownOutcomeError
@@ -207,6 +207,20 @@ def test_what_has_just_happened_keeps_its_own_instant(service: Service) -> None:
     service.submit(1)
     until(lambda: any(isinstance(fact, RunEnded) for fact in recorded(service)))
     assert [fact for fact in recorded(service) if isinstance(fact, RunEnded)] == told
+
+
+def test_what_was_told_before_a_cycle_failed_is_still_told() -> None:
+    """Each is asked for once: what the engine said of it then is all that is ever said."""
+    live = make_live()
+    engine = PretendEngine(live.now, live.bell.ring)
+    feed = loop.Feed(live, engine)
+    told = [RunEnded(live.now(), RunId(name), Outcome.COMPLETED) for name in ("1.1", "2.1")]
+    for fact in told:
+        engine.facts.append(fact)
+        feed.now()
+    assert list(feed.observe()) == told
+    feed.now()
+    assert not list(feed.observe())
 
 
 def test_no_fact_is_later_than_its_cycle(service: Service) -> None:

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
-from mirab.model.events import Event, Outcome, PolicyChanged, RunAdopted, RunEnded, RunStarted, WorkloadCancelled
+from mirab.model.events import (
+    Event,
+    NodeDegraded,
+    Outcome,
+    PolicyChanged,
+    RunAdopted,
+    RunEnded,
+    RunStarted,
+    WorkloadCancelled,
+)
 from mirab.model.events import WorkloadSubmitted as Submitted
-from mirab.model.plans import Action, Plan, Start
+from mirab.model.plans import Action, CallHuman, Plan, Preempt, Repair, Start
+from mirab.model.policy import Policy
+from mirab.model.reasons import DrainedFrom
 from mirab.model.records import Beginning
 from mirab.model.resources import Allocation
 from mirab.model.units import HOUR, MINUTE, UNIT, WHOLE, AccountPath, RunId, UserName, WorkloadId
@@ -76,6 +88,29 @@ def test_the_week_counts_what_the_engine_ran() -> None:
     [red] = [each for each in found["accounts"] if each["path"] == RED]
     assert red["charged"] == pytest.approx(8.0)
     assert red["waits"] == {"count": 2, "p50_s": 300, "p90_s": BEGAN_S}
+
+
+def test_the_week_tells_of_no_drain_that_was_only_advised() -> None:
+    """The engine's run goes on, whatever mirab would have done with the node below it."""
+    given, sick = Allocation(0, 0b10, 8), NODES.pools[0].nodes[1]
+    advised: list[Action] = [
+        Preempt(RunId("1.1"), 0, DrainedFrom(sick)),
+        CallHuman(sick, RunId("1.1"), "it does not stop"),
+        Repair(sick),
+    ]
+    records = [
+        record(0, Submitted(0, workload("1", gpus=8))),
+        record(1, RunAdopted(ms(1), RunId("1.1"), WorkloadId("1"), given, ms(1), HOUR)),
+        record(2, NodeDegraded(ms(2), sick), actions=advised),
+        record(3),
+    ]
+
+    def told(policy: Policy) -> Any:
+        [drain] = weekly(Week("W", 0, ms(9)), Beginning(NODES, HALVES, policy, 0), records, lambda _: 0)["drains"]
+        return drain["stopped"], drain["person"], drain["empty_s"]
+
+    assert told(BUDGET) == (1, "it does not stop", 2)
+    assert told(OBSERVING) == (0, "", None)
 
 
 def test_the_ledger_of_why_lists_each_run_once_and_none_that_was_only_advised() -> None:

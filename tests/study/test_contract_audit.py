@@ -76,16 +76,18 @@ def test_the_cap_of_a_budget_counts_for_what_lies_below_it(account: str, ran_s: 
 
 
 def test_a_cap_that_changes_counts_for_later_starts_only_and_follows_the_account() -> None:
-    scene = Scene(cluster(2, 8), CAPPED)
-    for name, at in (("a", 0), ("b", 1_000)):
+    scene = Scene(cluster(3, 8), CAPPED)
+    for node, (name, at) in enumerate((("a", 0), ("b", 1_000), ("c", 2_000))):
         scene.submit(name, "red/x", gpus=8, minimum="10h", at=at)
-        scene.start(name, at, (int(name == "b"),))
+        scene.start(name, at, (node,))
         renamed = Budget("x2", WHOLE, min_runtime_cap=2 * HOUR, formerly=("red/x",))
         later = Budgets((Budget("red", WHOLE // 2, (renamed, Budget("y", 0))),))
         scene.cycle(at + 500, BudgetsChanged(ms(at + 500), later))
     scene.preempt("a.1", 3_600)
     assert violations(scene) == 0
     scene.preempt("b.1", 1_000 + 7_199)
+    assert violations(scene) == 1
+    scene.preempt("c.1", 2_000 + 7_200)
     assert violations(scene) == 1
 
 
