@@ -31,6 +31,7 @@ from mirab.study.deeds import Deeds
 from mirab.study.entries import Entries
 from mirab.study.history import History
 from mirab.study.weekly import Week, weekly
+from mirab.study.weeklytext import lede
 from tests.study.scene import BECAUSE, BUDGET, HALVES, cluster, ms, workload
 
 RED, ANN = AccountPath("red"), UserName("ann")
@@ -88,6 +89,13 @@ def test_the_week_counts_what_the_engine_ran() -> None:
     [red] = [each for each in found["accounts"] if each["path"] == RED]
     assert red["charged"] == pytest.approx(8.0)
     assert red["waits"] == {"count": 2, "p50_s": 300, "p90_s": BEGAN_S}
+
+
+def test_a_week_in_which_nothing_ran_tells_nothing_of_the_time_in_use() -> None:
+    began = Beginning(NODES, HALVES, OBSERVING, 0)
+    told = lede(weekly(Week("2024-W01", 0, ms(300)), began, observed(), lambda _: 0))
+    assert "0.0 % of what could take work was in use" in told
+    assert "of the time in use" not in told
 
 
 def test_the_week_tells_of_no_drain_that_was_only_advised() -> None:

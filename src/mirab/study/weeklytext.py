@@ -60,9 +60,10 @@ def lede(found: Json) -> str:
         else "No account was owed anything.",
         f"{percent(metrics['occupancy'])} of what could take work was in use, with {percent(metrics['availability'])} "
         "of the cluster able to.",
-        f"{percent(metrics['unallocated_ratio_period'])} of the time in use was owed to nobody: bursts and uncharged "
-        "work.",
     ]  # fmt: skip
+    unallocated = metrics["unallocated_ratio_period"]
+    if unallocated is not None:
+        told.append(f"{percent(unallocated)} of the time in use was owed to nobody: bursts and uncharged work.")
     if found["counted_to_s"] < found["end_s"] or found["counted_from_s"] > found["begin_s"]:
         told.append("Only a part of the week is in the journal.")
     return " ".join(told)
