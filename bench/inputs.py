@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from pathlib import Path
 
-from bench.native import read_reference
+from mirab.logs.detect import load
+from mirab.logs.folder import own_folder
 from mirab.model.policy import Policy, named, with_settings
 from mirab.model.trace import Trace
 from mirab.model.units import parse_duration
@@ -25,9 +26,9 @@ def load_trace(spec: str) -> Trace:
     if name in SCENARIOS:
         options = synth_options(settings)
         return scenario(name, options if "days=" in settings else replace(options, days=7))
-    if (Path(spec) / "workloads.csv.gz").exists():
-        return read_reference(Path(spec))
-    raise ValueError(f"{spec!r} is no folder with workloads.csv.gz, not synth:..., and none of {', '.join(SCENARIOS)}")
+    if own_folder(Path(spec)) is not None:
+        return load(Path(spec))
+    raise ValueError(f"{spec!r} is no folder with workloads.csv, not synth:..., and none of {', '.join(SCENARIOS)}")
 
 
 def synth_options(settings: str) -> SynthOptions:
@@ -65,7 +66,7 @@ def _value(current: object, text: str) -> object:
 def default_input() -> str:
     """The reference log where the shared data lie beside the checkout, else a synthetic month."""
     reference = shared_data() / "reference"
-    return str(reference) if (reference / "workloads.csv.gz").exists() else "synth:seed=1"
+    return str(reference) if own_folder(reference) is not None else "synth:seed=1"
 
 
 def shared_data() -> Path:

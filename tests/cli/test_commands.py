@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,3 +200,64 @@ def test_the_story_names_its_time_zone_as_a_sentence_does(
     record = tmp_path / "record.jsonl"
     assert mirab("sim", log, "--cluster", cluster, "--journal", record).code == 0
     assert "under policy budget, times in UTC\n" in mirab("explain", record, "b").out
+
+
+@pytest.fixture
+def made(mirab: Mirab, tmp_path: Path) -> Path:
+    folder = tmp_path / "made"
+    assert mirab("synth", "--nodes", "8", "--days", "1", "--out", folder).code == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("sim",), ("compare", "--policies", "budget,fifo"), ("sweep", "--set", "window=1d"), ("advise",),
+     ("whatif", "--set", "window=1d", "--log")],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_a_folder_of_synth_is_a_log_with_its_cluster_and_node_events(
+    mirab: Mirab, made: Path, words: tuple[str, ...]
+) -> None:
+    apart = ["--cluster", made / "cluster.yaml", "--node-events", made / "node_events.csv"]
+    whole, files = mirab(*words, made, "--json", "-"), mirab(*words, made / "workloads.csv.gz", *apart, "--json", "-")
+    assert whole.code == files.code == 0
+    assert _without_costs(whole.out) == _without_costs(files.out)
+
+
+def _without_costs(out: str) -> Any:
+    """A report but for what it cost, what the log was called and the notes on how it was read."""
+
+    apart = ("performance", "name", "log", "notes")
+
+    def kept(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: kept(each) for key, each in value.items() if key not in apart}
+        return [kept(each) for each in value] if isinstance(value, list) else value
+
+    return kept(json.loads(out))
+
+
+def test_synth_tells_the_command_that_replays_it(mirab: Mirab, tmp_path: Path) -> None:
+    folder = tmp_path / "two words"
+    told = mirab("synth", "--nodes", "8", "--days", "1", "--out", folder).out.splitlines()[-1]
+    assert mirab(*shlex.split(told)[1:]).code == 0
+
+
+def test_no_file_of_a_folder_that_is_read_is_overwritten(mirab: Mirab, made: Path) -> None:
+    for option, name in (("--save-cluster", "cluster.yaml"), ("--json", "workloads.csv.gz")):
+        said = mirab("sim", made, option, made / name)
+        assert said.code == 5
+        assert f"{name} is an input of this command" in said.sentence
+
+
+def test_the_policy_of_the_folders_cluster_file_is_the_policy(mirab: Mirab, made: Path) -> None:
+    file = made / "cluster.yaml"
+    file.write_text(file.read_text(encoding="utf-8") + "policy: fifo\n", encoding="utf-8")
+    assert json.loads(mirab("sim", made, "--json", "-").out)["policy"]["name"] == "fifo"
+
+
+def test_a_folder_that_holds_its_log_twice(mirab: Mirab, made: Path) -> None:
+    (made / "workloads.csv").write_text("x", encoding="utf-8")
+    said = mirab("sim", made)
+    assert said.code == 1
+    assert "holds both workloads.csv and workloads.csv.gz" in said.sentence

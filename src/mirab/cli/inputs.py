@@ -37,7 +37,7 @@ def load_trace(choice: LogChoice, *, quiet: bool = False) -> Trace:
     from mirab.logs.detect import load
 
     options = load_options(choice)
-    with spinner(f"Reading {os.path.basename(choice.log)}", quiet=quiet):
+    with spinner(f"Reading {Path(choice.log).name}", quiet=quiet):
         try:
             return load(Path(choice.log), options)
         except ValueError as error:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from mirab.cli.exits import UnusableError
+
+if TYPE_CHECKING:
+    from mirab.logs.folder import OwnFolder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,10 +40,37 @@ class LogChoice:
     scale: float
     timezone: str | None
 
+    @classmethod
+    def typed(cls, **given: Any) -> LogChoice:
+        """The choice, with the files of a folder of mirab's own where none was named for the purpose.
+
+        Raises:
+            UnusableError: the folder holds one of them twice.
+        """
+        folder = _own_folder(given["log"], given["form"])
+        if folder is not None:
+            for name in ("cluster", "node_events"):
+                beside = getattr(folder, name)
+                given[name] = given[name] or (None if beside is None else str(beside))
+        return cls(**given)
+
     @property
     def files(self) -> tuple[str | None, ...]:
         """Every file that is read."""
-        return self.log, self.cluster, self.node_events, self.contract
+        folder = _own_folder(self.log, self.form)
+        log = self.log if folder is None else str(folder.log)
+        return log, self.cluster, self.node_events, self.contract
+
+
+def _own_folder(log: str, form: str | None) -> OwnFolder | None:
+    if not os.path.isdir(log):
+        return None
+    from mirab.logs.folder import own_folder
+
+    try:
+        return own_folder(Path(log), form)
+    except ValueError as error:
+        raise UnusableError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,26 +138,28 @@ QUIET_OPTION = click.option("--quiet", "-q", is_flag=True, help="No progress bar
 
 def log_options(command: F) -> F:
     """The log and how to read it, handed on as `choice`, a `LogChoice`."""
-    return _gathered(command, LOG_OPTIONS, "choice", LogChoice)
+    return _gathered(command, LOG_OPTIONS, "choice", LogChoice, LogChoice.typed)
 
 
 def log_named(command: F) -> F:
     """The same where another file is the argument: the log is named by ``--log``."""
     named = click.option("--log", metavar="LOG", required=True, help="The job log to try it on.")
-    return _gathered(command, (named, *LOG_OPTIONS[1:]), "choice", LogChoice)
+    return _gathered(command, (named, *LOG_OPTIONS[1:]), "choice", LogChoice, LogChoice.typed)
 
 
 def output_options(command: F) -> F:
     """Where results go, handed on as `output`, an `OutputChoice`."""
-    return _gathered(command, OUTPUT_OPTIONS, "output", OutputChoice)
+    return _gathered(command, OUTPUT_OPTIONS, "output", OutputChoice, OutputChoice)
 
 
-def _gathered(command: F, options: tuple[Callable[[Any], Any], ...], name: str, kind: type) -> F:
+def _gathered(
+    command: F, options: tuple[Callable[[Any], Any], ...], name: str, kind: type, make: Callable[..., object]
+) -> F:
     names = [field.name for field in fields(kind)]
 
     @wraps(command)
     def gathering(**given: Any) -> Any:
-        return command(**{name: kind(**{key: given.pop(key) for key in names})}, **given)
+        return command(**{name: make(**{key: given.pop(key) for key in names})}, **given)
 
     wrapped: Any = gathering
     for option in reversed(options):

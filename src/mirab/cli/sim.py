@@ -54,7 +54,8 @@ def command(
     """Put the jobs of LOG through the scheduler, and report who was owed what and who got it.
 
     LOG is a file of jobs in any known form, gzip or not: Slurm's sacct, SWF, Philly, Helios, Acme, Alibaba 2023,
-    HTCondor history (or a folder of it), or mirab's own CSV.
+    HTCondor history (or a folder of it), or mirab's own CSV. Of a folder that `mirab synth` makes, the cluster and the
+    node events in it are taken too.
     """
     from mirab.cli.inputs import choose_policy, instant, load_trace, policy_of_cluster
     from mirab.cli.replaying import measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,8 +95,9 @@ def _trace(options: SynthOptions, scenario: str | None) -> Trace:
 def _write(trace: Trace, folder: Path) -> dict[str, str]:
     """The three files; the path of each."""
     from mirab.logs.dump import write_cluster, write_native, write_node_events
+    from mirab.logs.folder import CLUSTER, LOGS, NODE_EVENTS
 
-    log, cluster, events = folder / "workloads.csv.gz", folder / "cluster.yaml", folder / "node_events.csv"
+    log, cluster, events = folder / LOGS[1], folder / CLUSTER, folder / NODE_EVENTS[0]
     with whole(log) as target:
         write_native(target, trace)
     with whole(cluster) as target:
@@ -106,7 +108,5 @@ def _write(trace: Trace, folder: Path) -> dict[str, str]:
 
 
 def _told(facts: dict[str, object]) -> str:
-    return (
-        f"{facts['workloads']:,} workloads for {facts['slots']:,} GPUs. Replay them:\n"
-        f"  mirab sim {facts['log']} --cluster {facts['cluster']} --node-events {facts['node_events']}"
-    )
+    folder = shlex.quote(str(Path(str(facts["log"])).parent))
+    return f"{facts['workloads']:,} workloads for {facts['slots']:,} GPUs. Replay them:\n  mirab sim {folder}"

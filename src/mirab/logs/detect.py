@@ -6,12 +6,13 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mirab.logs import acme, alibaba, helios, htcondor, native, philly, sacct, swf
 from mirab.logs.assemble import assemble, no_jobs, read_given
 from mirab.logs.errors import LogError
+from mirab.logs.folder import LOGS, own_folder
 from mirab.logs.intake import Intake
 from mirab.logs.moments import Calendar
 from mirab.logs.options import LoadOptions
@@ -50,13 +51,21 @@ FORMS: dict[str, Form] = {
 
 
 def load(path: Path | str, options: LoadOptions | None = None) -> Trace:
-    """Read a log of any known form.
+    """Read a log of any known form; of a folder of mirab's own, with the cluster and the node events that lie in it.
 
     Raises:
         LogError: it cannot be used at all; the message says why, where, and what to do.
     """
     options = options or LoadOptions()
-    source = Source(Path(path))
+    folder = own_folder(Path(path), options.form)
+    if folder is None:
+        return _load(Source(Path(path)), options)
+    options = folder.completed(options)
+    trace = _load(Source(folder.log), options)
+    return replace(trace, name=folder.name, notes=(folder.note(options), *trace.notes))
+
+
+def _load(source: Source, options: LoadOptions) -> Trace:
     calendar = Calendar(options.timezone)
     given, notes = read_given(options, calendar)
     name = options.form or ("sacct" if options.columns.strip() else detect(source))
@@ -144,7 +153,8 @@ def _by_header(first: str) -> str | None:
 
 def _no_job_in_folder(source: Source) -> LogError:
     what = "is a folder, read as HTCondor history of one file a job, and none of its files holds a job"
-    return LogError(what, source.path, remedy="name the file of the log")
+    own = f"a folder of mirab's own has the log in it as {LOGS[0]} (or .gz)"
+    return LogError(what, source.path, remedy=f"name the file of the log; {own}")
 
 
 def _json_form(source: Source, head: bytes) -> str:
