@@ -142,7 +142,7 @@ def _account_column(table: Table, options: LoadOptions) -> str:
 def _note_columns(table: Table, intake: Intake) -> None:
     known = (*COLUMNS, *OPTIONAL)
     for name in table.names:
-        if name not in (*known, "partition", "qos", "vc"):
+        if name and name not in (*known, "partition", "qos", "vc"):
             near = nearest(name, known)
             intake.notes.append(f"column {name!r} is not known and was not used (did you mean {near}?)")
 

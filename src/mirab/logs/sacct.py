@@ -161,7 +161,7 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
     table = _table(source, options, intake)
     rows = _Rows(table, options, intake)
     attempts = Attempts(intake)
-    name_at = table.names.index("jobname") if "jobname" in table.names else None
+    name_at = table.column("jobname") if "jobname" in table.names else None
     for line, row in table.rows(intake, name_at):
         job = rows.job(line, row)
         if job is not None:

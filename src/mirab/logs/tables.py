@@ -39,7 +39,10 @@ class Table:
     """A table's header, and its rows.
 
     `column(name)` is an index into each row that `rows` gives; for a column that is absent it points to an empty text
-    behind the last field, so that reading a row asks no questions.
+    behind the last field, so that reading a row asks no questions. A name that nothing reads may stand there twice.
+
+    Attributes:
+        header_line: 0 = the file has none, and a person named the columns.
     """
 
     source: Source
@@ -70,11 +73,26 @@ class Table:
             )
 
     def column(self, *names: str) -> int:
-        """Index of the first of the names that is there, else of the empty text."""
+        """Index of the first of the names that is there, else of the empty text.
+
+        Raises:
+            LogError: two columns have that name, and which one is meant cannot be known.
+        """
         for name in names:
-            if name in self.names:
+            if name and name in self.names:
+                if self.names.count(name) > 1:
+                    raise self._twice(name)
                 return self.names.index(name)
         return len(self.names)
+
+    def _twice(self, name: str) -> LogError:
+        places = [str(place) for place, each in enumerate(self.names, 1) if each == name]
+        where = f"(columns {', '.join(places[:-1])} and {places[-1]})"
+        remedy = "give each column that is not meant another name, such as unused"
+        if not self.header_line:
+            return LogError(f"--columns names {name!r} more than once {where}", remedy=remedy)
+        what = f"has more than one column of the name {name!r} {where}"
+        return LogError(what, self.source.path, self.header_line, remedy)
 
     def rows(self, intake: Intake, text_column: int | None = None) -> Iterator[tuple[int, list[str]]]:
         """Line number and fields of every usable row, an empty text behind them; counts the others.
