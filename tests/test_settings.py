@@ -7,7 +7,16 @@ import re
 import pytest
 
 from mirab.model.policy import POLICIES, Policy
-from mirab.model.settings import format_setting, parse_assignment, parse_setting, settings, with_texts
+from mirab.model.settings import (
+    CHOICES,
+    MOST_PER_CENT,
+    Setting,
+    format_setting,
+    parse_assignment,
+    parse_setting,
+    settings,
+    with_texts,
+)
 from mirab.model.units import DAY, HOUR
 
 
@@ -65,3 +74,26 @@ def test_assignments() -> None:
     for text in ("window", "=7d", ""):
         with pytest.raises(ValueError, match="name=value"):
             parse_assignment(text)
+
+
+OUT_OF_BOUNDS = {"choice": "neither", "duration": "36526d", "percentage": "1000.1%", "count": "1000000000"}
+BOUNDS = {
+    "choice": r"\w.*\|",
+    "duration": r"a duration (above 0, at most|from 0 to) 36525d \(a hundred years\)",
+    "percentage": r"a percentage from 0% to (100|1000)%",
+    "count": r"a whole number from 0 to 999,999,999",
+}
+
+
+@pytest.mark.parametrize("setting", settings().values(), ids=lambda setting: setting.name)
+def test_every_refusal_names_the_setting_what_was_given_and_the_bounds(setting: Setting) -> None:
+    text = OUT_OF_BOUNDS[setting.kind]
+    with pytest.raises(ValueError, match=f"^{setting.name} cannot be '{text}': write {BOUNDS[setting.kind]}"):
+        parse_setting(setting.name, text)
+
+
+@pytest.mark.parametrize("setting", settings().values(), ids=lambda setting: setting.name)
+def test_what_is_said_to_be_the_most_is_accepted(setting: Setting) -> None:
+    most = {"choice": CHOICES.get(setting.name, ("",))[-1], "duration": "36525d",
+            "percentage": f"{MOST_PER_CENT.get(setting.name)}%", "count": "999999999"}  # fmt: skip
+    parse_setting(setting.name, most[setting.kind])

@@ -69,11 +69,13 @@ def test_a_policy_that_is_not_known(mirab: Mirab, log: Path) -> None:
     [
         ("windw=7d", "did you mean 'window'"),
         ("window", "write name=value"),
-        ("window=7", "write a duration"),
+        ("window=7", "window cannot be '7': write a duration"),
+        ("window=99999d", "window cannot be '99999d': write a duration above 0, at most 36525d (a hundred years)"),
+        ("cadence=99999d", "cadence cannot be '99999d': write a duration from 0 to 36525d (a hundred years)"),
         ("margin=0.1", "write a percentage"),
         ("headroom=200%", "from 0% to 100%"),
-        ("holds_max=-1", "a whole number of at most nine digits"),
-        ("holds_max=12345678901", "a whole number of at most nine digits"),
+        ("holds_max=-1", "a whole number from 0 to 999,999,999"),
+        ("holds_max=12345678901", "a whole number from 0 to 999,999,999"),
         ("backfill=easy", "contract|limit|any|none"),
     ],
 )

@@ -29,6 +29,8 @@ POSITIVE = ("window", "half_life", "review", "start_timeout")
 """Durations that cannot be 0."""
 LONGEST = 36_525 * DAY
 """A hundred years: a longer duration is a slip of the finger."""
+MOST = 999_999_999
+"""Of what is counted."""
 NONE = "none"
 
 
@@ -52,11 +54,12 @@ class Setting:
         """What may stand behind the ``=``."""
         forms = {
             "choice": "|".join(CHOICES.get(self.name, ())),
-            "duration": f"a duration {'above 0, ' if self.name in POSITIVE else ''}such as 90s, 15m, 8h or 7d",
+            "duration": f"a duration {'above 0, at most' if self.name in POSITIVE else 'from 0 to'} {LONGEST // DAY}d "
+            "(a hundred years), such as 90s, 15m, 8h or 7d",
             "percentage": f"a percentage from 0% to {MOST_PER_CENT.get(self.name, 100)}%, such as 10%",
-            "count": "a whole number of at most nine digits",
+            "count": f"a whole number from 0 to {MOST:,}",
         }
-        return forms[self.kind] + (" or none" if self.optional else "")
+        return forms[self.kind] + (", or none" if self.optional else "")
 
 
 @cache
@@ -137,7 +140,7 @@ def _parse_per_mille(name: str, text: str) -> int:
 
 
 def _parse_count(text: str) -> int:
-    if re.fullmatch(r"\d{1,9}", text) is None:
+    if not (text.isascii() and text.isdigit()) or int(text) > MOST:
         raise ValueError
     return int(text)
 
