@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from mirab.service.desk.errors import DeskError
 from mirab.service.inbox import Entry
 from mirab.store import open_store
 from mirab.study.budgethistory import History, logged
-from tests.service.house import ADA, BUDGETS, MIA, ROOT, Bench
+from tests.service.house import ADA, BUDGETS, MIA, ROOT, Bench, CrashError
 
 VISION = {"video": {"share": "50%"}, "image": {"share": "25%"}}
 
@@ -203,6 +204,19 @@ def test_what_the_cluster_file_changes_is_taken_into_the_history(bench: Bench) -
     bench.wait(2 * DAY)
     assert history(bench).at(bench.live.now()) == bench.state.budgets
     assert history(bench).version(planned.version).author == "mia"
+
+
+def test_what_the_cluster_file_changes_is_recorded_with_its_author_and_reason_or_not_at_all(bench: Bench) -> None:
+    """In the transaction of the fact: no instant at which a crash leaves one without the other."""
+    propose(bench, edits=vision(image="40%"))
+    wanted = Budgets((replace(bench.state.budgets.roots[0], share=WHOLE // 4), BUDGETS.roots[1]))
+    bench.store.fuse, bench.store.after = 0, True
+    with pytest.raises(CrashError):
+        bench.live.send(lambda state, now: Entry((BudgetsChanged(now, wanted, FILE, "the file was changed"),)))
+    bench.crash()
+    assert history(bench).at(bench.live.now()) == bench.state.budgets == wanted
+    assert [(each.author, each.reason) for each in history(bench).changesets[2:]] == [(FILE, "the file was changed")]
+    assert history(bench) == kept(bench)
 
 
 def test_a_ledger_from_before_changesets_is_read_from_its_journal(tmp_path: Path) -> None:

@@ -138,11 +138,10 @@ def test_the_file_may_add_nodes_change_the_policy_and_the_budgets(
     assert state.policy.window == 3 * 24 * 3_600_000
     assert [budget.share for budget in state.budgets.roots] == [200_000_000, 500_000_000]
     assert list(state.running) == ["1"]
-    until(lambda: service.store.audit()[0])
-    entries, _ = service.store.audit()
-    told = [(entry.who, entry.target) for entry in entries]
-    assert {target for _, target in told} == {"ClusterChanged", "PolicyChanged", "BudgetsChanged"}
-    assert {who for who, _ in told} == {"cluster file"}
+    told = {entry.target: entry.who for entry in service.store.audit()[0]}
+    assert told == dict.fromkeys(
+        ("ClusterChanged", "PolicyChanged", "BudgetsChanged", "budgets version 2"), "cluster file"
+    ), "who has his answer finds all of it recorded"
     seq = service.live.pulse.seq
     service = started(cluster=cluster_file(tmp_path, last=3, red=20, window="3d"))
     assert not service.recovered.changes, f"after record {seq} nothing is new"

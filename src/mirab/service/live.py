@@ -16,6 +16,7 @@ from mirab.core.state import State
 from mirab.model.events import Event
 from mirab.model.plans import Plan
 from mirab.model.policy import Policy
+from mirab.model.records import Write
 from mirab.model.resources import Cluster
 from mirab.model.units import AccountPath, Instant
 from mirab.service.clock import LiveClock
@@ -73,7 +74,8 @@ class Pulse:
 class Live:
     """State, lock, inbox and listeners. Only the decider changes the state; everybody else reads it or sends commands.
 
-    `news`: the facts of the cycle under way, for sources; they are folded and not recorded yet.
+    `news`: the facts of the cycle under way, for sources; they are folded and not recorded yet. `writes`: what is
+    recorded with them; a source may add to it.
     `stopping` is set when the service is to end: whoever streams or polls for long leaves then. `copies`: of this
     process, for dry runs and forecasts; they end with the service.
     """
@@ -94,6 +96,7 @@ class Live:
         self.timers: list[Timer] = []
         self.sources: list[Source] = []
         self.news: list[Event] = []
+        self.writes: list[Write] = []
         self._listeners: tuple[Listener, ...] = ()
         self._listening = Lock()
 

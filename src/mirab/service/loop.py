@@ -16,7 +16,6 @@ from mirab.control.cycle import cycle
 from mirab.control.ports import Backend
 from mirab.model.events import ActionRefused, Event
 from mirab.model.plans import Action, Cancel, Plan, Preempt, Start
-from mirab.model.records import Write
 from mirab.model.units import SECOND, Instant
 from mirab.service.inbox import Request, UnavailableError
 from mirab.service.live import Live
@@ -59,7 +58,6 @@ class Feed:
     engine: Engine
     at: Instant = 0
     taken: list[Request] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
     told_at: float = 0
     last: Event | None = None
     retry_at: Instant | None = None
@@ -79,7 +77,7 @@ class Feed:
     def observe(self) -> Iterator[Event]:
         """`last` is the fact that is being folded; None once all are."""
         self.taken.clear()
-        self.writes.clear()
+        self.live.writes.clear()
         self.live.news.clear()
         for fact in self._everything():
             self.last = fact
@@ -117,7 +115,7 @@ class Feed:
             request.refuse(error)
             return
         self.taken.append(request)
-        self.writes += entry.writes
+        self.live.writes += entry.writes
         yield from entry.facts
 
     def _consequences(self) -> Iterator[Event]:
@@ -158,7 +156,7 @@ def refusal_of(action: Action, at: Instant, why: str) -> ActionRefused | None:
 
 @dataclass(eq=False)
 class Ledger:
-    """The journal port: facts, plan and the commands' writes in one transaction; then the commands are answered."""
+    """The journal port: facts, plan and what is written with them in one transaction; then commands are answered."""
 
     live: Live
     feed: Feed
@@ -171,7 +169,7 @@ class Ledger:
         self.timing.decide = begun - self.feed.told_at
         self.facts = tuple(facts)
         with self.live.recording():
-            self.seq = self.live.store.append(self.facts, plan, tuple(self.feed.writes))
+            self.seq = self.live.store.append(self.facts, plan, tuple(self.live.writes))
         self.timing.append = perf_counter() - begun
         self.live.pulse.seq, self.live.pulse.decided_at = self.seq, plan.at
         for request in self.feed.taken:

@@ -7,7 +7,7 @@ A changeset is recorded in the same transaction as the fact that puts it in forc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from mirab.model.accounts import Budgets
 from mirab.model.changesets import NOTHING, Changeset, applied
 from mirab.model.codec import decode, encode
 from mirab.model.events import BudgetsChanged, Event
-from mirab.model.plans import Plan
 from mirab.model.records import AuditEntry, Write
 from mirab.model.units import SECOND, Instant
 from mirab.service.paging import PAGE, every
@@ -38,7 +37,7 @@ log = structlog.get_logger("mirab.budgets")
 
 
 class Changesets:
-    """The history, changed only in the decider's thread. Source, timer and listener of the loop.
+    """The history, changed only in the decider's thread. Source and timer of the loop.
 
     `history` is replaced, never changed: read it while the state is held, and keep it as long as you like.
     """
@@ -60,7 +59,9 @@ class Changesets:
         if not kept:
             self._read_journal(state)
         self._take_in(state.budgets, state.now, FILE, "as the ledger has it")
-        self._write()
+        lines = self._taken_out()
+        if lines:
+            self._live.store.write(lines)
 
     def _kept(self) -> Iterator[Changeset]:
         for entry in every(lambda cursor: self._live.store.audit(action=KEPT, limit=PAGE, after=cursor)):
@@ -99,6 +100,7 @@ class Changesets:
         for fact in self._live.news:
             if isinstance(fact, BudgetsChanged) and state.budgets != self.history.at(now):
                 self._take_in(state.budgets, now, fact.author, fact.reason)
+        self._live.writes += self._taken_out()
         if self._restated is not None:
             tree, self._restated = self._restated, None
             if tree != state.budgets:
@@ -121,10 +123,6 @@ class Changesets:
         if self._next is None or self._next[0] is not self.history:
             self._next = self.history, min((each.effective_at for each in self._coming()), default=None)
         return self._next[1]
-
-    def hear(self, seq: int, facts: Sequence[Event], plan: Plan) -> None:
-        """After a record: what was taken in is kept."""
-        self._write()
 
     # --- what came in by another way ----------------------------------------------------------------------------------
     def _take_in(self, budgets: Budgets, now: Instant, author: str, reason: str) -> None:
@@ -155,10 +153,10 @@ class Changesets:
             why = f"it could not take effect after the cluster file had changed the budgets: {wrong}"
             self._add(Changeset(head + 1, head, MIRAB, why, now, planned.effective_at, (), planned.version))
 
-    def _write(self) -> None:
-        if self._unwritten:
-            self._live.store.write(tuple(self._unwritten))
-            self._unwritten.clear()
+    def _taken_out(self) -> list[Write]:
+        """The lines of what was taken in, for whoever writes them now."""
+        lines, self._unwritten = self._unwritten, []
+        return lines
 
 
 def _impossible(history: History) -> str:

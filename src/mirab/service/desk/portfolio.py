@@ -130,7 +130,6 @@ class Portfolio:
 
     def join(self, live: Live) -> None:
         """Be part of the loop."""
-        live.subscribe(self._changesets.hear)
         live.add_source(self._changesets)
         live.add_timer(self._changesets.timer)
         live.subscribe(self.exceptions.hear)
