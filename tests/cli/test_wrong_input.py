@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
 import shutil
@@ -345,18 +344,6 @@ def test_synth_refuses_what_no_machine_holds(mirab: Mirab, tmp_path: Path, optio
     assert option in said.sentence
 
 
-def test_a_damaged_record(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
-    record = tmp_path / "record.jsonl"
-    assert mirab("sim", log, "--cluster", cluster, "--journal", record).code == 0
-    lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
-    record.write_text("".join([*lines[:2], '{"facts": a\n', *lines[2:]]), encoding="utf-8")
-    said = mirab("explain", record, "a")
-    assert said.code == 1
-    assert f"{record} is a damaged record" in said.sentence
-    record.write_text(re.sub(r'"min_runtime":\d+', '"min_runtime":[]', "".join(lines)), encoding="utf-8")
-    assert mirab("explain", record, "a").sentence.startswith(f"mirab: {record} is a damaged record: ")
-
-
 def test_a_record_that_was_cut_short_says_so(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl.gz"
     assert mirab("sim", log, "--cluster", cluster, "--journal", record).code == 0
@@ -378,18 +365,3 @@ def test_a_slurm_that_does_not_answer(
     said = mirab("slurm", *words, "--state-dir", tmp_path / "state")
     assert said.code == 1
     assert said.sentence.endswith("no controller. Is the controller up (`scontrol ping`)?")
-
-
-def test_a_report_that_lacks_a_part_is_no_fault(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> None:
-    report, gates = tmp_path / "report.json", tmp_path / "gates.yaml"
-    mirab("sim", log, "--cluster", cluster, "--json", report)
-    gates.write_text(mirab("gate", "--example").out, encoding="utf-8")
-    whole = json.loads(report.read_text(encoding="utf-8"))
-    whole["by_account"] = dict.fromkeys(whole["by_account"], 7)
-    report.write_text(json.dumps(whole), encoding="utf-8")
-    odd = "is not a report as this version of mirab writes it: "
-    for words in (("gate", report, "--gates", gates), ("outcome", report, report)):
-        said = mirab(*words)
-        assert said.code == 1
-        assert f"report.json {odd}" in said.sentence
-        assert said.sentence.endswith("; make it anew.")

@@ -25,12 +25,15 @@ def command(journal: str, workload_id: str, as_json: bool) -> None:
     path = check_input(journal)
     try:
         told = story(path, workload_id)
-    except (LookupError, TypeError, AttributeError) as error:
+        text = to_json(told) if as_json else tell(told)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         if type(error) is LookupError:
             raise NotFoundError(str(error.args[0])) from error
-        raise UnusableError(f"{path} is a damaged record: what stands in it makes no story. Record it again with "
-                            "--journal") from error  # fmt: skip
-    except ValueError as error:
-        hint = "" if "--journal" in str(error) else ". A record is what `mirab sim LOG --journal FILE` writes"
-        raise UnusableError(f"{error}{hint}") from error
-    emit(to_json(told) if as_json else tell(told))
+        from mirab.study.recordform import wrong_in_record
+
+        wrong = wrong_in_record(path)
+        if wrong is None:
+            raise  # the record is whole: the fault is in mirab
+        hint = "" if "--journal" in wrong else ". A record is what `mirab sim LOG --journal FILE` writes"
+        raise UnusableError(f"{wrong}{hint}") from error
+    emit(text)

@@ -103,6 +103,7 @@ def _check_keeping(given: dict[str, Any], report: str | None) -> None:
 
 
 def _gates(name: str | None, scenarios: bool) -> tuple[Gates, bytes]:
+    from mirab.logs.errors import LogError
     from mirab.study.gatesfile import parse_gates
 
     if name is None and not scenarios:
@@ -110,7 +111,7 @@ def _gates(name: str | None, scenarios: bool) -> tuple[Gates, bytes]:
     content = _stock() if name is None else check_input(name).read_bytes()
     try:
         return parse_gates(content, Path(name or STOCK)), content
-    except ValueError as error:
+    except LogError as error:
         raise UnusableError(str(error)) from error
 
 
@@ -121,9 +122,9 @@ def _of_report(name: str, gates: Gates, given: dict[str, Any], sources: dict[str
 
     content = check_input(name).read_bytes()
     sources["report"] = (Path(name).name, content)
-    proposed, present = _chosen(_read(name, content), name, given["proposed"])
-    present = _present(given, sources) or present
     with reading_report(name, given["present"]):
+        proposed, present = _chosen(_read(name, content), name, given["proposed"])
+        present = _present(given, sources) or present
         return [Judged(proposed, findings(gates, proposed, present))]
 
 
@@ -148,7 +149,8 @@ def _of_live(gates: Gates, given: dict[str, Any], sources: dict[str, tuple[str, 
         sources["report"] = (f"live report of {client.address}", to_json(report).encode())
     if given["report_to"] is not None:
         write_json(report, given["report_to"])
-    return [Judged(report, findings(gates, report, _present(given, sources)))]
+    with reading_report(given["present"]):
+        return [Judged(report, findings(gates, report, _present(given, sources)))]
 
 
 def _read(name: str, content: bytes) -> Report:

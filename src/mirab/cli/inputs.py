@@ -35,12 +35,13 @@ def load_trace(choice: LogChoice, *, quiet: bool = False) -> Trace:
         if name is not None:
             check_input(name)
     from mirab.logs.detect import load
+    from mirab.logs.errors import LogError
 
     options = load_options(choice)
     with spinner(f"Reading {Path(choice.log).name}", quiet=quiet):
         try:
             return load(Path(choice.log), options)
-        except ValueError as error:
+        except LogError as error:
             raise UnusableError(str(error)) from error
 
 
@@ -52,12 +53,13 @@ def load_options(choice: LogChoice) -> LoadOptions:
         click.UsageError: an option has an impossible value.
     """
     from mirab.logs.contracts import ContractRules, read_contract
+    from mirab.logs.errors import LogError
     from mirab.logs.options import LoadOptions
 
     _check_words(choice)
     try:
         contract = read_contract(Path(choice.contract)) if choice.contract else ContractRules()
-    except ValueError as error:
+    except LogError as error:
         raise UnusableError(str(error)) from error
     try:
         return LoadOptions(
@@ -74,7 +76,7 @@ def load_options(choice: LogChoice) -> LoadOptions:
             node_events=Path(choice.node_events) if choice.node_events else None,
             timezone=choice.timezone,
         )
-    except ValueError as error:
+    except LogError as error:
         raise click.UsageError(str(error)) from error
 
 
@@ -115,13 +117,14 @@ def policy_of_cluster(choice: LogChoice) -> Policy:
         OSError, UnusableError: the file is not there, or makes no sense.
     """
     from mirab.logs.clusterfile import read_cluster_file
+    from mirab.logs.errors import LogError
     from mirab.model.policy import POLICIES
 
     stated = None
     if choice.cluster is not None and choice.cluster.endswith((".yaml", ".yml")):
         try:
             stated = read_cluster_file(check_input(choice.cluster)).policy
-        except ValueError as error:
+        except LogError as error:
             raise UnusableError(str(error)) from error
     return stated or POLICIES["budget"]
 
@@ -152,10 +155,11 @@ def _named(name: str) -> Policy:
         hint = f"did you mean {close[0]!r}?" if close else "a file's name ends in .yaml."
         raise click.UsageError(f"there is no policy {name!r}: the stock ones are {', '.join(POLICIES)}; {hint}")
     from mirab.logs.clusterfile import read_policy
+    from mirab.logs.errors import LogError
 
     try:
         return read_policy(check_input(name))
-    except ValueError as error:
+    except LogError as error:
         raise UnusableError(str(error)) from error
 
 

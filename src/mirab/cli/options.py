@@ -65,11 +65,12 @@ class LogChoice:
 def _own_folder(log: str, form: str | None) -> OwnFolder | None:
     if not os.path.isdir(log):
         return None
+    from mirab.logs.errors import LogError
     from mirab.logs.folder import own_folder
 
     try:
         return own_folder(Path(log), form)
-    except ValueError as error:
+    except LogError as error:
         raise UnusableError(str(error)) from error
 
 

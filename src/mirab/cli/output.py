@@ -182,15 +182,21 @@ def reading_report(*names: str | None) -> Iterator[None]:
     """What a report lacks, or has in another form, is a matter of the file that it was read from, and not a fault here.
 
     Raises:
-        UnusableError: it names the files; a live report (None) is not one.
+        UnusableError: it names the file, and what in it is wrong; a live report (None) is not one. Where nothing in
+            the files is wrong, the fault is mirab's, and passes as it is.
     """
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        read = " or ".join(name for name in names if name is not None)
-        if not read:
-            raise
-        lacks = f"it has no {error}" if isinstance(error, KeyError) else "a part of it is not of its form"
-        raise UnusableError(
-            f"{read} is not a report as this version of mirab writes it: {lacks}; make it anew."
-        ) from error
+        for name in names:
+            wrong = None if name is None else _wrong_in(name)
+            if wrong is not None:
+                what = "is not a report as this version of mirab writes it"
+                raise UnusableError(f"{name} {what}: {wrong}; make it anew.") from error
+        raise
+
+
+def _wrong_in(name: str) -> str | None:
+    from mirab.study.reportform import wrong_in_reports
+
+    return wrong_in_reports(json.loads(Path(name).read_bytes()))

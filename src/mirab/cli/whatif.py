@@ -69,6 +69,7 @@ def command(
     With --log last-30d the service tries the budgets of the file, or an exception, on the last days of its own journal.
     """
     from mirab.cli.inputs import choose_policy, instant, load_trace, policy_of_cluster
+    from mirab.logs.errors import LogError
 
     if budgets is None and exception is None and not settings:
         raise click.UsageError("nothing is proposed: name a file of BUDGETS, or --with-exception, or --set")
@@ -87,7 +88,7 @@ def command(
     where = None if place is None else instant(place, trace, choice.timezone)
     try:
         after, tried = _proposed(trace, file, tried_file, proposed, where)
-    except ValueError as error:
+    except LogError as error:
         raise UnusableError(str(error)) from error
     sides = _replays(trace, present, after, proposed, jobs, quiet)
     _write(sides, _question(trace, after, present, proposed, tried), output)
@@ -122,13 +123,14 @@ def _on_the_service(
 
 def _file(name: str | None, choice: LogChoice) -> ClusterFile | None:
     from mirab.logs.clusterfile import read_cluster_file
+    from mirab.logs.errors import LogError
     from mirab.logs.moments import Calendar
 
     if name is None:
         return None
     try:
         return read_cluster_file(check_input(name), Calendar(choice.timezone))
-    except ValueError as error:
+    except LogError as error:
         raise UnusableError(str(error)) from error
 
 

@@ -129,15 +129,18 @@ def parse_yaml(raw: bytes, path: Path) -> Entry:
         raise LogError("is not UTF-8 text", path, line, "save it as UTF-8") from error
     try:
         root = YAML(typ="safe", pure=True).compose(text)
-        return Entry(path, 1, {}) if root is None else _entry(root, path, set())
-    except LogError:
-        raise
     except YAMLError as error:
         raise _not_yaml(path, error) from error
     except (RecursionError, ValueError, AttributeError, TypeError, LookupError, AssertionError) as error:
-        raise LogError(
-            f"is not readable as YAML ({type(error).__name__})", path, remedy="check its brackets"
-        ) from error
+        raise _unreadable_yaml(path, error) from error  # what ruamel's parser makes of some broken files
+    try:
+        return Entry(path, 1, {}) if root is None else _entry(root, path, set())
+    except RecursionError as error:
+        raise _unreadable_yaml(path, error) from error
+
+
+def _unreadable_yaml(path: Path, error: Exception) -> LogError:
+    return LogError(f"is not readable as YAML ({type(error).__name__})", path, remedy="check its brackets")
 
 
 def _not_yaml(path: Path, error: Exception) -> LogError:

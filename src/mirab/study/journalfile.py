@@ -154,7 +154,7 @@ def read_header(path: Path | str) -> Header:
 
 def _first_line(path: Path) -> object:
     try:
-        return json.loads(next(_lines(path), b"null"))
+        return json.loads(next(whole_lines(path), b"null"))
     except (json.JSONDecodeError, UnicodeDecodeError):
         return None
 
@@ -165,10 +165,10 @@ def cycles(path: Path | str, of_queue: Callable[[Json], bool] | None = None) -> 
     `of_queue`: keep only the reasons of queues for which this is true of their ``account``, ``user`` and ``shape``.
     """
     read_header(path)
-    book = _QueueBook(of_queue)
+    book = QueueBook(of_queue)
     reasons: list[Json] = []
-    for line in _lines(Path(path), after=1):
-        if line.startswith(_REASONS):
+    for line in whole_lines(Path(path), after=1):
+        if line.startswith(REASONS):
             try:
                 reasons = book.read(line)
             except (ValueError, LookupError) as error:
@@ -182,8 +182,8 @@ def facts_mentioning(path: Path | str, name: str) -> Iterator[Json]:
     """The recorded facts of all cycles whose line holds this text; the others are not even parsed."""
     read_header(path)
     wanted = json.dumps(name)[1:-1].encode()
-    for line in _lines(Path(path), after=1):
-        if wanted in line and not line.startswith(_REASONS):
+    for line in whole_lines(Path(path), after=1):
+        if wanted in line and not line.startswith(REASONS):
             yield from _parsed(line, path)["facts"]
 
 
@@ -220,10 +220,11 @@ def records(path: Path | str) -> Iterator[tuple[tuple[Event, ...], Plan]]:
         yield tuple(decode(fact) for fact in cycle["facts"]), replace(decode(cycle["plan"]), waiting=waiting)
 
 
-_REASONS = (b'{"queues":', b'{"waiting":')
+REASONS = (b'{"queues":', b'{"waiting":')
+"""How a line of those who wait begins."""
 
 
-class _QueueBook:
+class QueueBook:
     """Turns the numbers of queues back into what they stand for, and passes over those that nobody asked for."""
 
     def __init__(self, of_queue: Callable[[Json], bool] | None) -> None:
@@ -233,7 +234,7 @@ class _QueueBook:
 
     def read(self, line: bytes) -> list[Json]:
         """The reasons of a line that are wanted, with their queues."""
-        new = line.startswith(_REASONS[0])
+        new = line.startswith(REASONS[0])
         if self._of_queue is not None and not new and not any(mark in line for mark in self._wanted.values()):
             return []
         told = json.loads(line)
@@ -248,7 +249,7 @@ class _QueueBook:
         ]
 
 
-def _lines(path: Path, after: int = 0) -> Iterator[bytes]:
+def whole_lines(path: Path, after: int = 0) -> Iterator[bytes]:
     """The lines after number `after`, up to the end or to where the file was cut off."""
     number = 0
     with path.open("rb") as raw:
