@@ -34,8 +34,8 @@ def cut_off(page: Any, besides: str) -> list[str]:
     return found
 
 
-LAUNCH_MS = 180_000
-"""A net: beside everything else a browser may take its time to begin."""
+PATIENCE_MS = 180_000
+"""A net: beside everything else a browser may take its time to begin, and to do what takes it a few hundred."""
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +45,6 @@ def browser() -> Iterator[Any]:
         pytest.skip("no chromium here: apt-get install chromium")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS), timeout=LAUNCH_MS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS), timeout=PATIENCE_MS)
         yield browser
         browser.close()

@@ -13,7 +13,7 @@ from mirab.backends.local import rundir
 from mirab.backends.local.usage import UsageRecord
 from mirab.model.events import ActionRefused, Outcome, RunCheckpointed, RunEnded, RunStarted
 from mirab.model.units import RunId, WorkloadId
-from tests.backends.rig import CPU, Rig, node, wait_for
+from tests.backends.rig import CPU, PATIENCE_S, Rig, node, wait_for
 
 
 def test_a_command_runs_and_its_output_is_kept(rig: Rig) -> None:
@@ -33,7 +33,7 @@ def test_exit_codes_are_kept_as_a_shell_gives_them(rig: Rig, command: str, code:
 
 def test_the_loop_is_woken_by_what_happens(rig: Rig) -> None:
     rig.start("1", "true")
-    assert rig.woken.wait(30)
+    assert rig.woken.wait(PATIENCE_S)
 
 
 def test_what_failed_has_lost_its_time_since_the_last_checkpoint(rig: Rig) -> None:

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.api.stage import Stage
-from tests.chromium import violations
+from tests.chromium import PATIENCE_MS, violations
 
 PICTURES = Path("out/pages")
-PATIENCE = 180_000
-"""Milliseconds until a test gives up on what takes a few hundred, or some seconds where the service tries something."""
 
 
 class Reader:
@@ -24,7 +22,7 @@ class Reader:
         self.requests: list[str] = []
         self.context = browser.new_context(viewport={"width": width, "height": 900}, **context)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE)
+        self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -7,7 +7,7 @@ import re
 import httpx
 
 from mirab.service.pages.site import ADDRESSES, KINDS, assets
-from tests.api.stage import Stage
+from tests.api.stage import PATIENCE, Stage
 
 OUTSIDE = re.compile(r"(?:https?:)?//(?!www\.w3\.org/)[a-z0-9-]+\.[a-z]", re.IGNORECASE)
 DANGEROUS = ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "new Function", "document.write", "@import")
@@ -34,7 +34,7 @@ def test_every_file_is_used_and_every_name_is_a_file() -> None:
 
 
 def test_every_address_gives_the_page_and_every_file_its_kind(service: Stage) -> None:
-    with httpx.Client(base_url=service.url, verify=False) as visitor:
+    with httpx.Client(base_url=service.url, timeout=PATIENCE, verify=False) as visitor:
         for address in ADDRESSES:
             page = visitor.get(re.sub(r"\{[^}]*\}", "1", address))
             assert page.status_code == 200

@@ -18,7 +18,7 @@ from mirab.cli.localservice import LocalService, local_service
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 120.0
+PATIENCE = 180.0
 """Seconds until a test gives up on what takes half a minute."""
 CAMPUS = """\
 cluster:

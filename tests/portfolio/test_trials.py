@@ -23,7 +23,7 @@ from mirab.study.pastwork import past_trace
 from tests.portfolio.conftest import Mirab
 from tests.service.house import ADA, EVE, ROOT, Bench
 
-PATIENCE = 120.0
+PATIENCE = 180.0
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.slurm.cluster import SlurmCluster, missing, program
+from tests.slurm.cluster import PATIENCE_S, SlurmCluster, missing, program
 from tests.slurm.house import USERS, sbatch
 
 POLICY = """policy:
@@ -69,7 +69,7 @@ class Terminal:
     def leave(self) -> None:
         if self.service is not None:
             self.service.send_signal(signal.SIGTERM)
-            self.service.wait(30)
+            self.service.wait(PATIENCE_S)
             self.service = None
 
 

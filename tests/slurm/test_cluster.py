@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import SlurmCluster, missing
+from tests.slurm.cluster import PATIENCE_S, SlurmCluster, missing
 
 pytestmark = pytest.mark.slow
 
@@ -55,4 +55,4 @@ def test_what_daemons_leave_behind_is_stopped_with_the_cluster(tmp_path: Path) -
     with open(tmp_path / "out" / "1.out", "wb") as errors:
         step = subprocess.Popen(["sleep", "600"], stderr=errors)
     SlurmCluster(tmp_path).stop()
-    assert step.wait(30) == -signal.SIGKILL
+    assert step.wait(PATIENCE_S) == -signal.SIGKILL

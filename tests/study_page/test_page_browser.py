@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mirab.study.page import html_page
-from tests.chromium import CHROMIUM, cut_off, violations
+from tests.chromium import CHROMIUM, PATIENCE_MS, cut_off, violations
 from tests.study_page.made_up import HOSTILE, empty_report, report
 
 PICTURES = Path("out/pages")
@@ -49,6 +49,7 @@ class Visit:
         self.requests: list[str] = []
         self._context = browser.new_context(viewport={"width": width, "height": 900}, **context)
         self.page = self._context.new_page()
+        self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
@@ -152,7 +153,7 @@ def test_pointing_at_a_picture_tells_its_numbers(browser: Any, folder: Path) -> 
         visit.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         plot.hover()
         tip = visit.page.locator(".tip")
-        tip.wait_for(state="visible", timeout=5000)
+        tip.wait_for(state="visible")
         assert "fit for work busy" in tip.inner_text()
         visit.page.keyboard.press("Escape")
         assert not tip.is_visible()
