@@ -1,5 +1,15 @@
 """`python -m mirab`."""
 
-from mirab.cli.main import main
+import sys
+
+try:
+    from mirab.cli.main import main
+except ImportError as error:
+    from mirab.cli.missing import told
+
+    sentence = told(error)
+    if sentence is None:
+        raise
+    sys.exit(f"mirab: {sentence}.")
 
 main()

@@ -10,9 +10,9 @@ import click
 
 from mirab.cli.connection import JSON_OPTION, SERVER_OPTION
 from mirab.cli.exits import Exit
+from mirab.cli.missing import PACKAGES, pip
 from mirab.cli.output import emit, to_json
 
-LIBRARIES = ("click", "rich", "ruamel.yaml", "jinja2", "fastapi", "uvicorn", "sqlalchemy", "alembic", "psutil")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox")
 
 
@@ -26,9 +26,9 @@ def command(ctx: click.Context, as_json: bool, server: str | None) -> None:
     Of a service: whether one answers, which, its clock, and your rights there. Of the machine: GPUs, and whether the
     state folder can hold a store.
     """
-    from mirab.cli.doctorlive import look_at_machine, look_at_service
+    from mirab.cli.doctorlive import look_at_service
 
-    checks = [*look(), *look_at_machine(), *look_at_service(server or os.environ.get("MIRAB_SERVER"))]
+    checks = [*look(), *_machine(), *look_at_service(server or os.environ.get("MIRAB_SERVER"))]
     if as_json:
         emit(to_json(checks))
     else:
@@ -47,12 +47,21 @@ def look() -> list[dict[str, Any]]:
     return [
         check("mirab", True, f"{__version__}, in {os.path.dirname(os.path.dirname(__file__))}"),
         check("python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or later is needed)"),
-        *(_library(name) for name in LIBRARIES),
+        *(_library(name) for name in PACKAGES.values()),
         check("bundled log", bundled("philly-2017-10.csv.gz").is_file(), os.fspath(bundled("philly-2017-10.csv.gz"))),
         check("cores", True, f"{len(os.sched_getaffinity(0))} for `mirab sweep`"),
         check("memory", True, _memory()),
         check("browser", True, _browser()),
     ]
+
+
+def _machine() -> list[dict[str, Any]]:
+    from mirab.cli.doctorlive import check, look_at_machine
+
+    try:
+        return list(look_at_machine())
+    except ImportError as error:
+        return [check("machine", False, f"not looked at, as {error.name or error} is not installed")]
 
 
 def _library(name: str) -> dict[str, Any]:
@@ -63,7 +72,7 @@ def _library(name: str) -> dict[str, Any]:
     try:
         return check(name, True, version(name))
     except PackageNotFoundError:
-        return check(name, False, f"not installed: pip install {name}")
+        return check(name, False, f"not installed: {pip(name)}")
 
 
 def _memory() -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import click
 
+from mirab.cli.missing import told as missing
+
 
 class Exit(IntEnum):
     """What the shell is told."""
@@ -144,6 +146,12 @@ def _cut_short(error: BaseException) -> str:
     )
 
 
+def _import(error: BaseException) -> str:
+    assert isinstance(error, ImportError)
+    found = missing(error)
+    return _unexpected(error) if found is None else f"{found}."
+
+
 def _unexpected(error: BaseException) -> str:
     kind, text = type(error).__name__, " ".join(str(error).split()) or "no message"
     return (
@@ -175,6 +183,7 @@ TABLE: tuple[tuple[type[BaseException], Exit, Callable[[BaseException], str]], .
     (OSError, Exit.FAILED, _os),
     (MemoryError, Exit.FAILED, _memory),
     (EOFError, Exit.FAILED, _cut_short),
+    (ImportError, Exit.FAILED, _import),
     (Exception, Exit.FAILED, _unexpected),
 )
 """Looked through from the top: the first type that fits says the exit code and the sentence."""
