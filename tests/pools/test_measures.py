@@ -180,7 +180,7 @@ def test_the_past_of_a_journal_replays_under_shares_of_pools() -> None:
     """What `mirab whatif` on a service makes of the journal; the exceptions of an account hold in all its ledgers."""
     given, kept = arrivals(2), Kept()
     measure(trace_of(BOTH, PAID, given), POLICY, journals=(kept,))
-    trace = past_trace(kept.records, BOTH, PAID, DAY, 3 * DAY)
+    trace = past_trace(kept.records, BOTH, PAID, DAY, 3 * DAY, POLICY)
     told = measure(trace, POLICY)[0].report()
     assert told["by_account"]["h100:vision"]["owed"] > 0 and told["metrics"]["contract_violations"] == 0
 

@@ -19,6 +19,7 @@ from mirab.service.desk.errors import DeskError
 from mirab.service.desk.exceptions import Wish
 from mirab.service.desk.portfolio import Shares
 from mirab.service.trials import DONE, REMEMBERED, STORE, Asked, Trials, Tried, tried
+from mirab.store.beginning import beginning
 from mirab.study.pastwork import past_trace
 from tests.portfolio.conftest import Mirab
 from tests.service.house import ADA, EVE, ROOT, Bench
@@ -53,7 +54,9 @@ def fortnight(bench: Bench, days: int = 5) -> None:
 def trace_of(bench: Bench, begin: int) -> Any:
     records = ((facts, plan) for _, facts, plan in bench.store.records())
     state = bench.state
-    return past_trace(records, state.cluster, state.budgets, begin, bench.live.now())
+    began = beginning(bench.store.meta)
+    assert began is not None
+    return past_trace(records, state.cluster, state.budgets, begin, bench.live.now(), began.policy)
 
 
 def wait_for(trials: Trials, name: str) -> Tried:

@@ -26,6 +26,7 @@ from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
 from mirab.model.units import HOUR, SECOND, Duration, Instant
 from mirab.store import open_store
+from mirab.store.beginning import beginning
 from mirab.study.budgetedits import term_changes
 from mirab.study.budgettext import change_json
 from mirab.study.closing import closed_told
@@ -205,8 +206,9 @@ def tried(url: str, asked: Json) -> Json:
     begin = min(max(asked["since"], now - asked["length"]), now - HOUR)
     store = open_store(url)
     try:
+        began = beginning(store.meta)
         records = ((facts, plan) for _, facts, plan in store.records())
-        before = past_trace(records, cluster, present, begin, now)
+        before = past_trace(records, cluster, present, begin, now, policy if began is None else began.policy)
     finally:
         store.dispose()
     after, exceptions = _with_held(_under(before, wanted), asked.get("held"))

@@ -13,7 +13,7 @@ from mirab.model import events as facts_of
 from mirab.model.accounts import Budgets
 from mirab.model.events import Event, Outcome, goes_back
 from mirab.model.plans import Plan, Reject
-from mirab.model.policy import Exemption, Reservation
+from mirab.model.policy import Exemption, Policy, Reservation
 from mirab.model.resources import Cluster
 from mirab.model.trace import Trace
 from mirab.model.units import (
@@ -29,6 +29,7 @@ from mirab.model.units import (
     workload_of,
 )
 from mirab.model.workloads import Arrival, NodeTrouble, Workload
+from mirab.study.deeds import Deeds
 from mirab.study.excepted import Excepted
 from mirab.study.formats import plural
 
@@ -54,10 +55,17 @@ class _Job:
 
 
 class PastWork:
-    """Told every record of a journal from its beginning; `trace` is then the log of a period that ends now."""
+    """Told every record of a journal from its beginning, when `policy` was in force; `trace` is then the log of a
+    period that ends now.
 
-    def __init__(self, begin: Instant) -> None:
+    Work that was refused is left out, and counted. What a policy that only observes would have refused, ran or waits
+    all the same, and is part of the log.
+    """
+
+    def __init__(self, begin: Instant, policy: Policy) -> None:
         self._begin = begin
+        self._deeds = Deeds(policy)
+        self._refused = 0
         self._jobs: dict[WorkloadId, _Job] = {}
         self._sick: dict[NodeName, facts_of.NodeDegraded | facts_of.NodeDown] = {}
         self._troubles: list[NodeTrouble] = []
@@ -84,9 +92,9 @@ class PastWork:
             hear = self._hear.get(type(fact))
             if hear is not None:
                 hear(fact)
-        for action in plan.actions:
-            if isinstance(action, Reject):
-                self._jobs.pop(action.workload_id, None)
+        for action in self._deeds.of(facts, plan).actions:
+            if isinstance(action, Reject) and self._jobs.pop(action.workload_id, None) is not None:
+                self._refused += plan.at >= self._begin
 
     # --- learn ------------------------------------------------------------------------------------------------------
     def _mark(self) -> None:
@@ -167,7 +175,7 @@ class PastWork:
             exemptions=[each for each in held if isinstance(each, Exemption) and each.account in known],
             reservations=[each for each in held if isinstance(each, Reservation) and each.account in known],
             name="the journal of the live service", origin=self._begin, ends_at=max(SECOND, now - self._begin),
-            notes=_notes(open_ended, strangers), rows=len(arrivals),
+            notes=_notes(open_ended, strangers, self._refused), rows=len(arrivals),
         )  # fmt: skip
 
     def _arrivals(self, cluster: Cluster, budgets: Budgets, now: Instant) -> tuple[list[Arrival], int]:
@@ -202,21 +210,24 @@ def _moved(held: Exemption | Reservation, begin: Instant) -> Exemption | Reserva
     return replace(held, begin=max(0, held.begin - begin), end=held.end - begin)
 
 
-def _notes(open_ended: int, strangers: int) -> list[str]:
+def _notes(open_ended: int, strangers: int, refused: int) -> list[str]:
     notes = []
     if open_ended:
         notes.append(f"{plural(open_ended, 'workload')} had not ended: their run time is taken from their time limit, "
                      "or from what their account has ended.")  # fmt: skip
     if strangers:
-        notes.append(f"{plural(strangers, 'workload')} of accounts that are gone are left out.")
+        notes.append(f"Left out, as the budgets of now do not name their account: {plural(strangers, 'workload')}.")
+    if refused:
+        notes.append(f"Left out, as they were refused when they came: {plural(refused, 'workload')}.")
     return notes
 
 
 def past_trace(
-    records: Iterable[tuple[Sequence[Event], Plan]], cluster: Cluster, budgets: Budgets, begin: Instant, now: Instant
-) -> Trace:
-    """The log of a journal's records from `begin` until now."""
-    past = PastWork(begin)
+    records: Iterable[tuple[Sequence[Event], Plan]], cluster: Cluster, budgets: Budgets, begin: Instant, now: Instant,
+    policy: Policy,
+) -> Trace:  # fmt: skip
+    """The log of a journal's records from `begin` until now; `policy` is that under which the journal began."""
+    past = PastWork(begin, policy)
     for facts, plan in records:
         past.append(facts, plan)
     return past.trace(cluster, budgets, now)
