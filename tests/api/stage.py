@@ -138,7 +138,7 @@ class Stage:
             finally:
                 self.server.stop()
                 thread.join(PATIENCE)
-                self.decider.stop()
+                assert self.decider.stop(PATIENCE)
                 self.live.state.check()
                 self.store.dispose()
                 assert not thread.is_alive()

@@ -13,9 +13,10 @@ from tests.service.house import Bench
 
 @pytest.fixture(autouse=True)
 def looks_are_not_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies of the process get all the time that they need: beside other tests, what is nice waits for long."""
+    """Copies of the process get all the time that they need, and so does who reads while a disk is slow."""
     for name, seconds in (("lookahead.BUDGET", 800), ("lookahead.DEADLINE", 3_600), ("lookahead.LONGEST_COPY", 3_600),
-                          ("forecaster.LONGEST_BATCH", 3_600), ("desk.sandbox.PATIENCE", 900)):  # fmt: skip
+                          ("forecaster.LONGEST_BATCH", 3_600), ("desk.sandbox.PATIENCE", 900),
+                          ("live.READ_PATIENCE", 180)):  # fmt: skip
         monkeypatch.setattr(f"mirab.service.{name}", seconds)
     monkeypatch.setattr("mirab.service.lookahead.os.nice", lambda _: 0)
 

@@ -21,6 +21,8 @@ from mirab.service.clock import LiveClock
 from mirab.service.live import Entry, Live
 
 EPOCH: Instant = 1_700_000_000_000
+PATIENCE = 180.0
+"""Seconds until a test gives up on what another thread does in milliseconds: a safety net, not a measure."""
 
 
 @dataclass
@@ -123,8 +125,8 @@ def make_live(store: MemoryStore | None = None, policy: Policy | None = None, cl
     return Live(cast(Any, store or MemoryStore()), state, clock)
 
 
-def until(happened: Callable[[], object], patience: float = 180.0) -> None:
-    """Wait for something that another thread does; a safety net, not a measure."""
+def until(happened: Callable[[], object], patience: float = PATIENCE) -> None:
+    """Wait for something that another thread does."""
     pause = Flag()
     for _ in range(int(patience / 0.005)):
         if happened():

@@ -24,7 +24,7 @@ from mirab.service.runtime import LiveEngine, Service, assemble
 from mirab.service.setup import EVERYONE
 from mirab.service.snapshot import fingerprint, freeze, thaw
 from mirab.store import LostLeadError, StoreBusyError, open_store
-from tests.service.doubles import job, until
+from tests.service.doubles import PATIENCE, job, until
 
 CLUSTER = """
 cluster:
@@ -44,7 +44,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
     def start(wrap: Any = lambda engine: engine, **flags: str) -> Service:
         while running:
-            running.pop().stop()
+            running.pop().stop(PATIENCE)
         service = assemble(configured(tmp_path, **flags), wrap)
         running.append(service)
         service.start()
@@ -52,7 +52,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
     yield start
     while running:
-        running.pop().stop()
+        running.pop().stop(PATIENCE)
 
 
 def configured(folder: Path, **flags: str) -> ServeConfig:
@@ -200,7 +200,7 @@ def test_a_snapshot_that_stops_it_again_and_again_is_left_aside(
     """It only saves time: the journal has everything."""
     service = started(pretend_gpus="1")
     first = submit(service, 1)
-    service.stop()
+    service.stop(PATIENCE)
     spoil_snapshot(f"sqlite:///{tmp_path}/mirab.db")
     for _ in range(DOUBTFUL):
         service = started()
