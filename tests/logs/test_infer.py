@@ -206,3 +206,30 @@ def test_a_size_no_cluster_has_is_one_sentence_with_its_line(tmp_path: Path) -> 
 def test_instants_count_from_midnight_and_the_period_is_whole_hours() -> None:
     trace = load(FIXTURES / "helios.csv")
     assert (trace.origin, trace.starts_at, trace.ends_at) == (1591660800 * S, 18 * H, 19 * H)
+
+
+def many(nodes: int, jobs_at_once: int, gpus: int) -> str:
+    """Jobs of so many GPUs, all at the same time, spread over so many nodes."""
+    tres = f"cpu=8,gres/gpu={gpus},node=1"
+    rows = [{"JobID": str(job), "AllocTRES": tres, "NodeList": f"g{job % nodes}"} for job in range(jobs_at_once)]
+    return sacct(*rows)
+
+
+def test_named_nodes_are_as_large_as_what_they_held(tmp_path: Path) -> None:
+    """Nobody asked for more than 2 GPUs of a node, and yet four nodes held 32 at once."""
+    trace = read(tmp_path, many(nodes=4, jobs_at_once=16, gpus=2))
+    (pool,) = trace.cluster.pools
+    assert (list(pool.nodes), pool.gpus_per_node) == (["g0", "g1", "g2", "g3"], 8)
+    assert any("4 nodes named in its node lists" in note and "they held it" in note for note in trace.notes)
+
+
+def test_node_lists_that_cannot_be_whole_do_not_make_giants(tmp_path: Path) -> None:
+    trace = read(tmp_path, many(nodes=1, jobs_at_once=16, gpus=2))
+    (pool,) = trace.cluster.pools
+    assert (len(pool.nodes), pool.gpus_per_node) == (16, 2)
+
+
+def test_groups_and_users_that_swf_does_not_know_are_unknown(tmp_path: Path) -> None:
+    text = "".join(f"{number} {number} 0 60 4 -1 -1 4 -1 -1 1 -1 -1 -1 -1 -1 -1 -1\n" for number in range(1, 4))
+    workloads = [arrival.workload for arrival in read(tmp_path, text).arrivals]
+    assert {(each.account, each.user, each.label) for each in workloads} == {("unknown", "unknown", "")}

@@ -10,7 +10,7 @@ from mirab.logs.errors import LogError
 from mirab.logs.fields import memory_mib, milliseconds, slurm_span, span
 from mirab.logs.intake import DUPLICATE, NEVER_RAN, SAME_ID
 from mirab.logs.requeues import JOINED
-from mirab.logs.sacct import parse_tres
+from mirab.logs.tres import parse_tres
 from mirab.model.nodelists import expand
 from mirab.model.units import DAY, WEEK
 from tests.logs.helpers import H, M, S, adds_up, dropped, ids, read, sacct, sizes

@@ -125,7 +125,11 @@ def no_jobs(intake: Intake, cut_short: str) -> LogError:
         f"{number:,} x {reason} (line {lines[0]})" for reason, (number, lines) in sorted(intake.dropped.items())
     )
     what = f"none of its {intake.rows:,} rows can" if intake.rows > 1 else "its only row cannot"
-    return LogError(f"{what} be used as {intake.form}: {reasons}", remedy="mend these lines, or choose another --form")
+    unrun = all("run time" in reason for reason in intake.dropped)
+    remedy = (
+        "give a log of jobs that have run, with how long" if unrun else "mend these lines, or choose another --form"
+    )
+    return LogError(f"{what} be used as {intake.form}: {reasons}", remedy=remedy)
 
 
 def _choose_unit(intake: Intake, options: LoadOptions, given: ClusterFile | None) -> str:

@@ -14,6 +14,8 @@ from mirab.model.units import HOUR, WHOLE, NodeName, plural
 UNIT_NAMES = {"gpu": "GPU", "cpu": "core", "node": "node"}
 USUAL_NODE = 8
 """GPUs of a node where a log does not say how many."""
+LARGEST_NODE = {"gpu": 16, "cpu": 256}
+"""What a node may have more than any job asked of it, where only that explains that the named nodes held their work."""
 MOST_NODES = 100_000
 GPU_JOBS = 20
 """A log is one of GPUs if at least every so many-th job used some, ..."""
@@ -107,6 +109,9 @@ def _infer_pool(intake: Intake, unit: str, kind: str, jobs: list[Job], slots: Sl
     needed, why = _capacity(intake, jobs, slots)
     names = list(intake.hosts.get("cpu" if unit != "gpu" else kind, ()))
     size, size_why = _node_size(intake, unit, jobs, slots, needed)
+    held = -(-needed // len(names)) if names else 0
+    if size < held <= LARGEST_NODE.get(unit, 0):
+        size, size_why = held, "they held it, so that each has as many"
     count = max(-(-needed // size), len(names))
     widest = max(jobs, key=lambda job: layout(job.nodes, slots(job), size)[0])
     count = max(count, layout(widest.nodes, slots(widest), size)[0])

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 from operator import itemgetter
 from sys import intern
-from typing import NamedTuple
 
 from mirab.logs.errors import LogError
-from mirab.logs.fields import Memo, count, memory_mib, milliseconds, slurm_span
+from mirab.logs.fields import Memo, milliseconds, slurm_span
 from mirab.logs.intake import NEVER_RAN, Intake, Job, Remarks, account_path
 from mirab.logs.moments import Calendar
 from mirab.logs.options import LoadOptions
 from mirab.logs.requeues import Attempts
 from mirab.logs.source import Source
-from mirab.logs.tables import REPEATED_HEADER, Table
+from mirab.logs.tables import REPEATED_HEADER, TOO_MANY, Table
+from mirab.logs.tres import Tres, amount, parse_gres, parse_tres
 from mirab.model.nodelists import expand, numbers_of
 from mirab.model.units import Duration
 
@@ -82,64 +83,6 @@ WAITING = frozenset(["PENDING", "CONFIGURING", "REQUEUE_HOLD", "RESV_DEL_HOLD", 
 _ARRAY = re.compile(r"(\w+)_\[([0-9,:\-]+)(?:%\d+)?\]", re.ASCII)
 
 
-class Tres(NamedTuple):
-    """What a TRES string says, over all nodes; 0 = nothing."""
-
-    nodes: int = 0
-    cpus: int = 0
-    gpus: int = 0
-    gpu_type: str = ""
-    memory_mib: int = 0
-
-
-@lru_cache(maxsize=4096)
-def parse_tres(text: str) -> Tres:
-    """``billing=36,cpu=36,gres/gpu:h100=8,gres/gpu=8,mem=48000M,node=3``; parts that are not understood count nothing.
-
-    ``gres/gpu`` is the total; where it is missing, the types are added up. The type is that of most GPUs.
-    """
-    amounts: dict[str, str] = {}
-    types: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, amount = part.strip().partition("=")
-        if name.startswith("gres/gpu:"):
-            types[name[9:]] = types.get(name[9:], 0) + (_count(amount) or 0)
-        else:
-            amounts[name] = amount
-    total = _count(amounts.get("gres/gpu", "")) or sum(types.values())
-    kind = max(sorted(types), key=lambda name: types[name], default="")
-    return Tres(
-        _count(amounts.get("node", "")), _count(amounts.get("cpu", "")), total, intern(kind),
-        _memory(amounts.get("mem", "")),
-    )  # fmt: skip
-
-
-def parse_gres(text: str, nodes: int) -> Tres:
-    """Slurm's older ``gpu:2`` or ``gpu:tesla:2`` for each node, over all of them."""
-    gpus, kind = 0, ""
-    for part in text.split(","):
-        fields = part.strip().split("(")[0].removeprefix("gres:").removeprefix("gres/").split(":")
-        if fields[0] == "gpu":
-            amount = _count(fields[-1]) if len(fields) > 1 and fields[-1].isdigit() else 1
-            gpus += amount * max(nodes, 1)
-            kind = kind or next((field for field in fields[1:] if not field.isdigit()), "")
-    return Tres(gpus=gpus, gpu_type=intern(kind))
-
-
-def _count(text: str) -> int:
-    try:
-        return count(text)
-    except ValueError:
-        return 0
-
-
-def _memory(text: str) -> int:
-    try:
-        return memory_mib(text)
-    except ValueError:
-        return 0
-
-
 def looks_headerless(lines: list[str]) -> bool:
     """Whether the first lines are sacct output in the columns of `HEADERLESS`."""
     rows = [line.split("|") for line in lines[:20] if line.strip()]
@@ -161,12 +104,14 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
     table = _table(source, options, intake)
     rows = _Rows(table, options, intake)
     attempts = Attempts(intake)
-    name_at = table.column("jobname") if "jobname" in table.names else None
+    joined = "jobname" in table.names and table.separator != ","  # a comma is rather one of a TRES or a node list
+    name_at = table.column("jobname") if joined else None
     for line, row in table.rows(intake, name_at):
         job = rows.job(line, row)
         if job is not None:
             for one in rows.tasks(job):
                 attempts.add(one)
+    _check_separator(table, intake)
     intake.notes += [*rows.remarks.notes(), *attempts.notes()]
     _settle_types(intake)
 
@@ -174,13 +119,13 @@ def read(source: Source, options: LoadOptions, intake: Intake) -> None:
 def _table(source: Source, options: LoadOptions, intake: Intake) -> Table:
     if options.columns:
         names = tuple(re.sub(r"%-?\d+$", "", name.strip().lower()) for name in re.split(r"[,|]", options.columns))
-        table = Table(source, names, "|", "", 0)
+        table = Table(source, _with_last(source, names), "|", "", 0)
     else:
         table = Table.open(source)
         if "jobid" not in table.names and "jobidraw" not in table.names:
             if not looks_headerless([table.header]):
                 raise LogError("has no header", source.path, 1, "name its columns: --columns jobid,user,submit,...")
-            table = Table(source, HEADERLESS, "|", "", 0)
+            table = Table(source, _with_last(source, HEADERLESS), "|", "", 0)
             intake.notes.append("no header: read as the columns that Open XDMoD asks for (--columns to name others)")
     if options.columns:
         _check_columns(table.names)
@@ -194,6 +139,13 @@ def _table(source: Source, options: LoadOptions, intake: Intake) -> Table:
     return table
 
 
+def _with_last(source: Source, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names, and an empty one for the separator that ``--parsable`` puts at the end of each row."""
+    first = [text for _, text in islice(source.lines(), 20) if text.strip()]
+    ends = bool(first) and all(text.endswith("|") and text.count("|") >= len(names) for text in first)
+    return (*names, "") if ends else names
+
+
 def _check_columns(names: tuple[str, ...]) -> None:
     """Raises LogError if the columns that a person named cannot make a job."""
     missing = [name for name in ("jobid", "submit", "start") if name not in names and f"{name}raw" not in names]
@@ -205,6 +157,14 @@ def _check_columns(names: tuple[str, ...]) -> None:
         raise LogError(
             f"--columns names no {' and no '.join(missing)}", remedy="write the names of sacct's --format, in its order"
         )
+
+
+def _check_separator(table: Table, intake: Intake) -> None:
+    """Raises LogError if commas part the fields, and most rows have some in their fields: TRES and node lists do."""
+    too_many = intake.dropped.get(TOO_MANY, (0, ()))[0]
+    if table.separator == "," and too_many * 2 > intake.rows:
+        what = "has commas between its fields and in them, and cannot be read"
+        raise LogError(what, table.source.path, table.header_line, f"print it with --parsable2: {COMMAND}")
 
 
 class _Rows:
@@ -287,7 +247,7 @@ class _Rows:
 
     def _run(self, line: int, row: list[str], started: int | None) -> Duration | None:
         """How long the job ran, or None, counted."""
-        state = row[self.state].partition(" ")[0].rstrip("+").upper()
+        state = _state(row[self.state])
         elapsed = _elapsed(row[self.elapsed], row[self.elapsed_raw])
         if elapsed is None and started is not None:
             ended = self._instant(row[self.end])
@@ -315,9 +275,9 @@ class _Rows:
             asked = parse_tres(row[self.req])
             told = asked if not told.gpus else told
         hosts = _hosts(row[self.hosts])
-        nodes = _count(row[self.nodes]) or told.nodes or len(hosts)
+        nodes = amount(row[self.nodes]) or told.nodes or len(hosts)
         gres = parse_gres(row[self.gres], nodes) if row[self.gres] and not told.gpus else told
-        cpus = told.cpus or _count(row[self.cpus])
+        cpus = told.cpus or amount(row[self.cpus])
         if not (nodes or cpus or gres.gpus):
             return None
         size = Tres(nodes, cpus, gres.gpus, gres.gpu_type, told.memory_mib)
@@ -330,6 +290,14 @@ class _Rows:
             self.intake.hosts.setdefault("cpu", {}).update(known)
             if size.gpus:
                 self.intake.hosts.setdefault(size.gpu_type, {}).update(known)
+
+
+@lru_cache(maxsize=4096)
+def _state(text: str) -> str:
+    """The state without the name of who cancelled; where sacct cut it short (``OUT_OF_ME+``), the whole word."""
+    word = text.partition(" ")[0].upper()
+    known = (state for state in (*sorted(ENDED), *sorted(LIVE), *sorted(WAITING)) if state.startswith(word[:-1]))
+    return next(known, word[:-1]) if word.endswith("+") else word
 
 
 @lru_cache(maxsize=4096)

@@ -132,10 +132,12 @@ class _Rows:
             self.remarks.add(line, "ran for less than a second: taken as one second")
         submitted += self._base(submitted, header)
         limit = milliseconds(row[ASKED_TIME])
+        started = submitted + wait if wait >= 0 else None
+        account = intern(account_path(_named(self.account_name, row[self.account_at])))
+        user = intern(_named("user", row[USER])) or account
         return Job(
-            submitted, row[ID], run or 1_000, intern(account_path(self.account_name + row[self.account_at])),
-            intern("user" + row[USER]), line, 0, 0, procs, 0, submitted + wait if wait >= 0 else None, (), "",
-            intern("queue" + row[QUEUE]) if row[QUEUE] != "-1" else "", limit if limit > 0 else None,
+            submitted, row[ID], run or 1_000, account, user, line, cpus=procs, started=started,
+            label=intern(_named("queue", row[QUEUE])), limit=limit if limit > 0 else None,
         )  # fmt: skip
 
     def _base(self, submitted: int, header: dict[str, str]) -> int:
@@ -150,3 +152,8 @@ class _Rows:
             self.base = start if start >= UNIX_FROM // 2 else 0
             self.intake.unix_times = submitted >= UNIX_FROM or self.base > 0
         return self.base
+
+
+def _named(what: str, number: str) -> str:
+    """``group7``; empty for -1, which is unknown."""
+    return "" if number == "-1" else what + number

@@ -97,7 +97,8 @@ class Table:
     def rows(self, intake: Intake, text_column: int | None = None) -> Iterator[tuple[int, list[str]]]:
         """Line number and fields of every usable row, an empty text behind them; counts the others.
 
-        `text_column`: free text that may hold the separator; surplus fields are joined into it.
+        `text_column`: free text that may hold the separator; surplus fields are joined into it. Else surplus fields are
+        cut off if they are empty, as behind a separator at the end of each row.
         """
         width, separator, header = len(self.names), self.separator, self.header
         for line, text in self.source.lines():
@@ -122,9 +123,7 @@ class Table:
 
 def _fitted(fields: list[str], width: int, text_column: int | None, separator: str) -> list[str]:
     surplus = len(fields) - width
-    if surplus > 0 and not any(fields[width:]):
-        return fields[:width]
     if surplus > 0 and text_column is not None and text_column < width:
         end = text_column + surplus + 1
         return [*fields[:text_column], separator.join(fields[text_column:end]), *fields[end:]]
-    return fields
+    return fields[:width] if surplus > 0 and not any(fields[width:]) else fields
