@@ -156,7 +156,7 @@ def test_nobody_takes_from_another_ledger_nor_stands_beside_it() -> None:
     trial = Trial(world.state, world.clock.instant)
     accounts = world.state.accounts
     blue, own, red = accounts[AccountPath("blue")], accounts[AccountPath("h100:blue")], accounts[H]
-    assert trial.may_take(own, red, 0) and not trial.may_take(blue, red, 0)
+    assert trial.may_take(trial.claim(own, 0), red) and not trial.may_take(trial.claim(blue, 0), red)
     assert world.state.roots_of(red.ledger) == [red, own]
     assert trial.first_leaf(own.ledger) is own and trial.first_leaf(blue.ledger) is None
 

@@ -7,7 +7,7 @@ from heapq import heappush
 
 from mypy_extensions import mypyc_attr
 
-from mirab.core.nodes import without
+from mirab.core.nodes import inside
 from mirab.core.queues import User
 from mirab.core.runs import Run
 from mirab.core.shares import Account
@@ -24,7 +24,7 @@ class Bookkeeping(Waitlist):
         self.banks[run.pool].take(run.allocation)
         self.runs[run.id] = self.running[run.workload.id] = run
         self.count_running(run, +1)
-        if without(run.mask, self.usable[run.pool]):
+        if not inside(run.mask, self.usable[run.pool]):
             for place, sick in self.troubled.items():
                 if run.is_on(place):
                     sick.runs[run.id] = run

@@ -77,7 +77,7 @@ def _clear_whole(trial: Trial, runs: list[Run], number: int, among: NodeMask, wa
     chosen: list[Run] = []
     for run in reversed(order[:needed]):
         here = cleared & run.mask
-        count = here.bit_count()
+        count = run.count(here)
         if count <= spare:
             cleared ^= here
             spare -= count
@@ -90,8 +90,9 @@ def _without_dearest(order: list[Run], nodes: NodeMask, spare: int) -> tuple[int
     """(how many of the runs, cheapest first, have to stop, the nodes clear then, how many of these are not needed)."""
     needed = len(order)
     while needed:
-        blocked = nodes & order[needed - 1].mask
-        count = blocked.bit_count()
+        run = order[needed - 1]
+        blocked = nodes & run.mask
+        count = run.count(blocked)
         if count > spare:
             break
         nodes ^= blocked
@@ -104,7 +105,7 @@ def _only(trial: Trial, number: int, runs: list[Run], reach: NodeMask) -> NodeMa
     """Nodes of `reach` on which nothing runs but these runs."""
     ours = {run.id for run in runs}
     for run in trial.state.runs.values():
-        if run.mask & reach and run.pool == number and run.id not in ours:
+        if run.pool == number and run.id not in ours and run.mask & reach:
             reach = without(reach, run.mask)
     for mask in trial.fresh[number]:
         reach = without(reach, mask)

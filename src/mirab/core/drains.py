@@ -13,23 +13,28 @@ from mirab.model.units import Instant, NodeName
 
 def serve_drains(trial: Trial) -> None:
     """Undo, begin, press and finish drains, in the order of the nodes."""
-    troubled = trial.state.troubled
-    places = [place for place, sick in troubled.items() if sick.counts_what_runs]
-    if not places:
+    state = trial.state
+    emptying = [(place, sick) for place, sick in state.troubled.items() if sick.counts_what_runs]
+    if not emptying:
         return
-    places.sort()
-    draining = sum([troubled[place].health is Health.DRAINING for place in places])
-    for place in places:
-        sick, node = troubled[place], trial.state.node_at(place)
+    emptying.sort(key=_place)
+    draining = 0
+    for _, sick in emptying:
+        draining += sick.health is Health.DRAINING
+    for place, sick in emptying:
         if sick.healthy_again:
-            trial.actions.append(Resume(node))
+            trial.actions.append(Resume(state.node_at(place)))
             trial.node_returns(place)
         elif sick.health is Health.DRAINING:
-            _drain(trial, node, sick)
-        elif draining < trial.policy.drains_max and not (sick.runs and paused_until(trial.state, node)):
+            _drain(trial, state.node_at(place), sick)
+        elif draining < trial.policy.drains_max and not (sick.runs and paused_until(state, state.node_at(place))):
             draining += 1
-            trial.actions.append(Drain(node, _stop_at(trial, sick), sick.cause))
-            _drain(trial, node, sick)
+            trial.actions.append(Drain(state.node_at(place), _stop_at(trial, sick), sick.cause))
+            _drain(trial, state.node_at(place), sick)
+
+
+def _place(entry: tuple[tuple[int, int], NodeState]) -> tuple[int, int]:
+    return entry[0]
 
 
 def _drain(trial: Trial, node: NodeName, sick: NodeState) -> None:
@@ -58,7 +63,12 @@ def _stop_at(trial: Trial, sick: NodeState) -> Instant | None:
 
 
 def _last_minimum(sick: NodeState) -> Instant:
-    return max([run.unprotected_at for run in sick.runs.values()])
+    last: Instant = 0
+    for run in sick.runs.values():
+        at = run.unprotected_at
+        if at > last:
+            last = at
+    return last
 
 
 def _press(trial: Trial, node: NodeName, sick: NodeState) -> None:

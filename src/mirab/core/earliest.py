@@ -11,7 +11,7 @@ from typing import TypeAlias
 from mirab.core.nodes import without
 from mirab.core.queues import Pending, Queue
 from mirab.core.runs import Run
-from mirab.core.shares import Account
+from mirab.core.standing import Claim
 from mirab.core.trial import Trial
 from mirab.model.plans import Hold
 from mirab.model.reasons import NotEnoughClaimable
@@ -68,24 +68,25 @@ def _clears(trial: Trial, queue: Queue, pending: Pending, pair: tuple[int, int],
     open_ = _left_to(trial, pending, number)
     if whole and _within_horizon(trial, queue, number, open_).bit_count() < wanted:
         return False
-    may: dict[Account, bool] = {}
+    claim, left = trial.claim(queue.user.account, queue.info.stake), open_.bit_count()
     for run in trial.state.runs.values():
-        if run.pool != number or not run.mask & open_:
-            continue
-        if _gone_at(trial, queue, run, queue.info.stake, may)[0] >= before:
-            open_ = without(open_, _blocks(trial, run, number, width, whole))
-            if open_.bit_count() < wanted:
-                return False
-    return open_.bit_count() >= wanted
+        if left < wanted:
+            break
+        late = run.mask & open_ if run.pool == number else 0
+        if late and _gone_at(trial, queue, run, claim)[0] >= before:
+            late = _blocked(trial, late, number, width, whole)
+            open_ ^= late
+            left -= run.count(late)
+    return left >= wanted
 
 
 def _within_horizon(trial: Trial, queue: Queue, number: int, among: NodeMask) -> NodeMask:
     """Whole nodes that could be clear within the horizon: a bound that costs nothing per run once it is known."""
-    added = queue.info.stake
-    mine = queue.user.account
+    claim = trial.claim(queue.user.account, queue.info.stake)
     for leaf, mask in trial.pinned(number).items():
-        if mask & among and not (trial.ratio(leaf) >= 1.0 if leaf is mine else trial.may_take(mine, leaf, added)):
-            among = without(among, mask)
+        late = mask & among
+        if late and not (trial.ratio(leaf) >= 1.0 if leaf is claim.leaf else trial.may_take(claim, leaf)):
+            among ^= late
     return among
 
 
@@ -95,37 +96,34 @@ Claimable: TypeAlias = tuple[Instant, RunId, Run, bool]
 
 def _claimable(trial: Trial, queue: Queue, number: int) -> list[Claimable]:
     """All runs of a pool, those that are gone last first."""
-    added = queue.info.stake
-    may: dict[Account, bool] = {}
+    claim = trial.claim(queue.user.account, queue.info.stake)
     found: list[Claimable] = []
     for run in trial.state.runs.values():
         if run.pool == number:
-            at, mine = _gone_at(trial, queue, run, added, may)
+            at, mine = _gone_at(trial, queue, run, claim)
             found.append((-at, run.id, run, mine))
     found.sort()
     return found
 
 
-def _gone_at(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account, bool]) -> tuple[Instant, bool]:
+def _gone_at(trial: Trial, queue: Queue, run: Run, claim: Claim) -> tuple[Instant, bool]:
     if trial.is_going(run):
         return (FOREVER if run.stuck else max(trial.now, run.stop_by or trial.now + trial.policy.grace_max)), True
-    if trial.policy.preemption == "budget" and _may_stop(trial, queue, run, added, may):
+    if trial.policy.preemption == "budget" and _may_stop(trial, queue, run, claim):
         return max(trial.now, run.unprotected_at) + trial.notice(run), True
     limit_at = run.limit_at()
     return (limit_at if limit_at > trial.now else trial.now + trial.policy.review), False
 
 
-def _may_stop(trial: Trial, queue: Queue, run: Run, added: int, may: dict[Account, bool]) -> bool:
+def _may_stop(trial: Trial, queue: Queue, run: Run, claim: Claim) -> bool:
     if not run.charged:
         return True
     leaf, mine = run.account, queue.user
     if run.reservation is not None or (trial.state.exemptions_in_force and trial.state.guaranteed(leaf.path)):
         return False
     if leaf is mine.account:
-        return trial.ratio(leaf) >= 1.0 and leaf.share > 0 and trial.may_take_inside(mine, run.user, added)
-    if leaf not in may:
-        may[leaf] = trial.may_take(mine.account, leaf, added)
-    return may[leaf]
+        return trial.ratio(leaf) >= 1.0 and leaf.share > 0 and trial.may_take_inside(mine, run.user, claim.added)
+    return trial.may_take(claim, leaf)
 
 
 def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMask,
@@ -134,7 +132,7 @@ def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMas
     horizon, whole = trial.horizon(), width >= trial.banks[number].slots
     blocked = place = 0
     while place < len(runs) and -runs[place][0] > horizon:
-        blocked |= _blocks(trial, runs[place][2], number, width, whole)
+        blocked |= _blocked(trial, runs[place][2].mask, number, width, whole)
         place += 1
     open_ = without(among, blocked)
     seen = open_.bit_count()
@@ -143,9 +141,9 @@ def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMas
     spare = seen - wanted
     while place < len(runs):
         minus_until, _, run, _ = runs[place]
-        late = open_ & _blocks(trial, run, number, width, whole)
+        late = _blocked(trial, run.mask & open_, number, width, whole)
         if late:
-            spare -= late.bit_count()
+            spare -= run.count(late)
             if spare < 0:
                 return open_, -minus_until, seen
             open_ ^= late
@@ -153,11 +151,9 @@ def _earliest(trial: Trial, number: int, width: int, wanted: int, among: NodeMas
     return open_, trial.now, seen
 
 
-def _blocks(trial: Trial, run: Run, number: int, width: int, whole: bool) -> NodeMask:
-    """Nodes that the run keeps from the gang while it is there: those where the rest is too little."""
-    if whole:
-        return run.mask
-    return without(run.mask, trial.wide(number, width))
+def _blocked(trial: Trial, nodes: NodeMask, number: int, width: int, whole: bool) -> NodeMask:
+    """Of a run's nodes those that it keeps from the gang while it is there: where the rest is too little."""
+    return nodes if whole else without(nodes, trial.wide(number, width))
 
 
 def _tidy(wanted: int, mask: NodeMask, until: Instant, runs: list[Claimable],

@@ -7,7 +7,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from mirab.core.caps import too_large
-from mirab.core.nodes import Health, NodeState, without
+from mirab.core.nodes import Health, NodeState, inside
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
@@ -177,7 +177,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
     state.count_running(run, -1)
     if run.beneficiary is not None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
-    if without(run.mask, state.usable[run.pool]):
+    if not inside(run.mask, state.usable[run.pool]):
         for sick in state.troubled.values():
             sick.runs.pop(run.id, None)
         state.capacity_changed(grown=False)

@@ -13,7 +13,7 @@ from mirab.core.barriers import below_cap
 from mirab.core.caps import too_large
 from mirab.core.clearing import needed_on
 from mirab.core.earliest import find, finds_before
-from mirab.core.nodes import without
+from mirab.core.nodes import inside
 from mirab.core.placement import allocation, choose
 from mirab.core.queues import Pending, Queue
 from mirab.core.reclaim import reason_for
@@ -43,7 +43,7 @@ def serve_holds(trial: Trial) -> None:
             continue
         if queue.user.account.capped and too_large(queue.user.account, queue.info.shape):
             _give_up(trial, pending, "it is larger than its account's cap allows by now")
-        elif trial.news and without(hold.mask, trial.usable[hold.pool]):
+        elif trial.news and not inside(hold.mask, trial.usable[hold.pool]):
             _replace(trial, queue, pending, hold)
         elif not (trial.news and _start_if_free(trial, queue, pending, hold)) and not _not_due(trial, pending, hold):
             _press(trial, queue, pending, hold)
@@ -170,10 +170,13 @@ def _known_until(trial: Trial, hold: Hold, before: Instant) -> Instant:
 def _stop_in_time(trial: Trial, queue: Queue, pending: Pending, hold: Hold) -> None:
     """Give each run on the nodes its notice so that it has gone by T; of part of a node, only as many as are needed."""
     due: list[Run] = []
+    pool, mask, until = hold.pool, hold.mask, hold.until
     for run in trial.state.runs.values():
-        if run.pool != hold.pool or not run.mask & hold.mask or run.id in hold.spared or trial.is_going(run):
+        if run.pool != pool or trial.is_going(run):
             continue
-        at = max(hold.until - trial.notice(run), run.unprotected_at)
+        at = max(until - trial.notice(run), run.unprotected_at)
+        if trial.wakes_by(at) or not run.mask & mask or run.id in hold.spared:
+            continue
         if trial.now < at:
             trial.wake(at)
         elif run.started_at is not None:

@@ -125,12 +125,18 @@ class Bank:
 
 def without(nodes: NodeMask, others: NodeMask) -> NodeMask:
     """The nodes that are not among the others. Of large sets this is much cheaper than with a complement."""
-    return nodes ^ (nodes & others)
+    common = nodes & others
+    return nodes ^ common if common else nodes
+
+
+def inside(nodes: NodeMask, others: NodeMask) -> bool:
+    """Whether all of the nodes are among the others."""
+    return nodes & others == nodes
 
 
 def give(free: list[NodeMask], nodes: NodeMask, width: int) -> None:
     """`width` slots more are free on each of the nodes. `free[b]`: nodes with exactly b slots free."""
-    for level in range(len(free) - 1 - width, -1, -1):
+    for level in range(len(free) - width):
         moved = free[level] & nodes
         if moved:
             free[level] ^= moved

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import mypyc_attr
 
 from mirab.model.resources import Allocation
-from mirab.model.units import FOREVER, Charge, ChargeRate, Duration, Instant, RunId, WorkloadId
+from mirab.model.units import FOREVER, Charge, ChargeRate, Duration, Instant, NodeMask, RunId, WorkloadId
 from mirab.model.workloads import Workload
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ class Run:
     def is_on(self, place: tuple[int, int]) -> bool:
         """Whether it has a part on a node, given as (pool, number in the pool)."""
         return self.pool == place[0] and bool(self.mask >> place[1] & 1)
+
+    def count(self, part: NodeMask) -> int:
+        """How many nodes a part of its own has; those of the whole are known."""
+        return self.nodes if part == self.mask else part.bit_count()
 
     @property
     def stopping(self) -> bool:

@@ -77,6 +77,7 @@ class Space:
         self._open: dict[tuple[int, Instant], NodeMask] = {}
         self._closing: dict[Size, Instant] = {}
         self._unclaimed: dict[int, NodeMask] = {}
+        self._in_order: dict[int, list[Kept]] = {}
 
     @property
     def kept(self) -> list[list[Kept]]:
@@ -167,6 +168,7 @@ class Space:
         self._open.clear()
         self._closing.clear()
         self._unclaimed.clear()
+        self._in_order.clear()
 
     def node_returns(self, place: tuple[int, int]) -> None:
         """An undone drain: the node takes work in this very decision."""
@@ -270,12 +272,22 @@ class Space:
         for entry in kept:
             if entry.account:
                 shared |= entry.mask
-        wide = self.wide(number, width)
-        for entry in sorted(kept, key=_until):
-            wide = without(wide, without(entry.mask, shared))
-            if wide.bit_count() < nodes:
-                return entry.until
+        wide, count = self.wide(number, width), self.count(number, width)
+        for entry in self._by_until(number):
+            lost = wide & without(entry.mask, shared)
+            if lost:
+                wide ^= lost
+                count -= lost.bit_count()
+                if count < nodes:
+                    return entry.until
         return OPEN
+
+    def _by_until(self, number: int) -> list[Kept]:
+        """What is kept in a pool, by when it closes."""
+        known = self._in_order.get(number)
+        if known is None:
+            known = self._in_order[number] = sorted(self.kept[number], key=_until)
+        return known
 
     def lets_in(self, info: ShapeInfo) -> bool:
         """Whether free nodes, and those of them that are kept for others, let the shape in; `place` knows for sure."""

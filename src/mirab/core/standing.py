@@ -11,12 +11,33 @@ from mirab.core.state import State
 from mirab.model.units import Charge, Instant
 
 
+class Claim:
+    """`added` more of a leaf: whose runs may make room for it, as a decision stands. Each is worked out once.
+
+    Attributes:
+        may_take: by leaf, what `Standings.may_take` says of it.
+        needed: by account, its ratio with so much more.
+        givers: see `mirab.core.victims.givers`; None = nobody has asked yet.
+    """
+
+    __slots__ = ("added", "givers", "leaf", "may_take", "needed")
+
+    def __init__(self, leaf: Account, added: Charge) -> None:
+        self.leaf = leaf
+        self.added = added
+        self.may_take: dict[Account, bool] = {}
+        self.needed: dict[Account, float] = {}
+        self.givers: list[Account] | None = None
+
+
 class Standings(Space):
     """Who stands where over the room there is: ratios and usages, each worked out once and kept up to date."""
 
     def __init__(self, state: State, now: Instant) -> None:
         super().__init__(state, now)
-        self.givers: dict[tuple[Account, Charge], list[Account]] = {}
+        self.given = 0
+        """How often this decision has given something away: before the next time all standings stay as they are."""
+        self._claims: dict[tuple[Account, Charge], Claim] = {}
         self.rivals: dict[Account, list[tuple[Account, Account, float]]] = {}
         self.above_share: list[Account] | None = None
         self._user_uncharged: dict[User, Charge] = {}
@@ -61,17 +82,37 @@ class Standings(Space):
         used, promised = self.weigh(account)
         return compared(used + added, promised)
 
-    def may_take(self, mine: Account, theirs: Account, added: Charge) -> bool:
-        """Whether runs of leaf `theirs` past their minimum may make room for `added` more of leaf `mine`.
+    def claim(self, leaf: Account, added: Charge) -> Claim:
+        """`added` more of a leaf, until something is given away."""
+        claim = self._claims.get((leaf, added))
+        if claim is None:
+            claim = self._claims[leaf, added] = Claim(leaf, added)
+        return claim
+
+    def may_take(self, claim: Claim, theirs: Account) -> bool:
+        """Whether runs of leaf `theirs` past their minimum may make room for the claim.
 
         Theirs is not below its share, and where the paths part the ratios differ by more than the margin.
         """
+        may = claim.may_take.get(theirs)
+        if may is None:
+            may = claim.may_take[theirs] = self._may_take(claim, theirs)
+        return may
+
+    def _may_take(self, claim: Claim, theirs: Account) -> bool:
+        mine = claim.leaf
         if mine.ledger is not theirs.ledger or self.ratio(theirs) < 1.0 or self.weigh(mine)[1] <= 0:
             return False
-        sides = self.state.partings.get((mine, theirs))
-        ours, against = self.sides(mine, theirs) if sides is None else sides
-        ratio = self.ratio_with(ours, added) if added else self.ratio(ours)
-        return ratio * (1000 + self.policy.margin) <= self.ratio(against) * 1000
+        ours, against = self.sides(mine, theirs)
+        return self.needed(claim, ours) <= self.ratio(against) * 1000
+
+    def needed(self, claim: Claim, ours: Account) -> float:
+        """The ratio that an account must have, in parts per thousand, for ours on the other side to take from it."""
+        needed = claim.needed.get(ours)
+        if needed is None:
+            ratio = self.ratio_with(ours, claim.added) if claim.added else self.ratio(ours)
+            needed = claim.needed[ours] = ratio * (1000 + self.policy.margin)
+        return needed
 
     def may_take_inside(self, mine: User, theirs: User, added: Charge) -> bool:
         """The same between two users of one leaf: by U + K, since all of them are promised as much."""
@@ -130,6 +171,7 @@ class Standings(Space):
         return ratio
 
     def add_uncharged(self, user: User, amount: Charge) -> None:
+        self.given += 1
         self._user_uncharged[user] = self.user_uncharged(user) + amount
         for account in user.account.lineage:
             self._given_uncharged[account] = self._given_uncharged.get(account, 0) + amount
@@ -137,13 +179,16 @@ class Standings(Space):
 
     def add_commitment(self, user: User, amount: Charge) -> None:
         """This decision gives so much to the user: what is known of the standings is as good as forgotten."""
-        self.givers.clear()
+        self.given += 1
+        self._claims.clear()
         self.rivals.clear()
         self.above_share = None
         given = self._given
         for account in user.account.lineage:
             given[account] = given.get(account, 0) + amount
-            self._weighed.pop(account, None)
+            weighed = self._weighed.get(account)
+            if weighed is not None:
+                self._weighed[account] = weighed[0] + amount, weighed[1]
             self._ratios.pop(account, None)
         given[user] = given.get(user, 0) + amount
         self._user_usage.pop(user, None)

@@ -86,6 +86,10 @@ class Trial(Standings):
         if self.now < at < self.wake_at:
             self.wake_at = at
 
+    def wakes_by(self, at: Instant) -> bool:
+        """Whether `wake` would change nothing, since it decides again by that instant anyway."""
+        return self.now < at and self.wake_at <= at
+
     def start(self, queue: Queue, workload_id: WorkloadId, given: Allocation, reason: StartReason) -> None:
         """Give the nodes to the workload."""
         info, pending, leaf = queue.info, self.state.pending[workload_id], queue.user.account

@@ -39,13 +39,16 @@ class Rules(NamedTuple):
 class Turns:
     """The queues worth looking at, by leaf."""
 
-    __slots__ = ("_gone", "_lines", "_order", "_queues", "_rules", "_trial")
+    __slots__ = ("_for_room", "_gone", "_keys", "_lines", "_order", "_queues", "_rules", "_trial")
 
     def __init__(self, trial: Trial, rules: Rules) -> None:
         self._trial = trial
         self._rules = rules
         self._queues: dict[Account, dict[Queue, bool]] = {}
+        self._for_room: dict[ShapeInfo, None] = {}
         self._gone: dict[ShapeInfo, None] = {}
+        self._keys: dict[Account, tuple[int, Key]] = {}
+        """Of each leaf the last key, and how often something had been given away by then."""
         self._lines: dict[Account, Line] = {}
         self._order: list[tuple[Key, str, Account]] = []
 
@@ -61,6 +64,7 @@ class Turns:
     def join_for_room(self, info: ShapeInfo) -> None:
         """The queues of a shape that there is room for, and nothing else is news for them. Those that wait at a cap
         join by themselves when there is room below it."""
+        self._for_room[info] = None
         at_cap = self._trial.state.at_cap
         for waiting in info.queues.values():
             for queue in waiting.values():
@@ -110,10 +114,14 @@ class Turns:
         heappush(self._order, (() if first else self._key(leaf), leaf.path, leaf))
 
     def _key(self, leaf: Account) -> Key:
-        if self._rules.leaf_key is not None:
-            return self._rules.leaf_key(self._trial, leaf)
-        line = self._line(leaf)
-        return line[0][0] if line else ()
+        leaf_key, trial = self._rules.leaf_key, self._trial
+        if leaf_key is None:
+            line = self._line(leaf)
+            return line[0][0] if line else ()
+        known = self._keys.get(leaf)
+        if known is None or known[0] != trial.given:
+            known = self._keys[leaf] = trial.given, leaf_key(trial, leaf)
+        return known[1]
 
     def _line(self, leaf: Account) -> Line:
         """The queues of a leaf by their keys, put in line when first asked for."""
@@ -152,10 +160,11 @@ class Turns:
     def _drop(self) -> None:
         """Queues that came only for room go when there is none for their shape any more."""
         lets_in, gone = self._rules.lets_in, self._gone
-        waiting = {queue.info: None for queues in self._queues.values() for queue, news in queues.items() if not news}
-        lost = [info for info in waiting if info not in gone and not lets_in(info)]
+        lost = [info for info in self._for_room if not lets_in(info)]
         if lost:
-            gone.update(dict.fromkeys(lost))
+            for info in lost:
+                del self._for_room[info]
+                gone[info] = None
             for line in self._lines.values():
                 line[:] = [pair for pair in line if self._stays(pair[1])]
                 heapify(line)

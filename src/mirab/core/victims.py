@@ -10,6 +10,7 @@ from mirab.core.queues import Pending, Queue, ShapeInfo
 from mirab.core.reach import Reach, around, count_stoppable, stoppable
 from mirab.core.runs import Run
 from mirab.core.shares import Account
+from mirab.core.standing import Claim
 from mirab.core.trial import Trial
 from mirab.model.units import Charge
 
@@ -48,7 +49,7 @@ def takers(trial: Trial) -> list[Queue]:
     near = {ledger: Reach(trial, ledger, exposed, among=among) for ledger in trial.state.ledgers.values()}
     found: list[Queue] = []
     for leaf in trial.state.accounts.values():
-        if not leaf.shapes or not _may_take_any(trial, leaf, 0, runs):
+        if not leaf.shapes or not _may_take_any(trial, trial.claim(leaf, 0), runs):
             continue
         queues = [
             queue
@@ -57,15 +58,18 @@ def takers(trial: Trial) -> list[Queue]:
             for queue in leaf.shapes[info]
             if not info.gang or _is_due(trial, queue)
         ]
-        queues = [queue for queue in queues if _may_take_any(trial, leaf, queue.info.stake, runs)]
+        queues = [queue for queue in queues if _may_take_any(trial, trial.claim(leaf, queue.info.stake), runs)]
         able = able_shapes(trial, leaf) if queues else {}
         found += [queue for queue in queues if queue.info in able and is_able(trial, queue)]
     return found
 
 
-def _may_take_any(trial: Trial, leaf: Account, added: Charge, runs: list[Run]) -> bool:
+def _may_take_any(trial: Trial, claim: Claim, runs: list[Run]) -> bool:
     """Whether `added` more of the leaf may stop any of these runs, as far as the accounts are concerned."""
-    return any(run.account is leaf or trial.may_take(leaf, run.account, added) for run in runs)
+    for run in runs:  # noqa: SIM110  # asked for every queue that waits
+        if run.account is claim.leaf or trial.may_take(claim, run.account):
+            return True
+    return False
 
 
 def _is_due(trial: Trial, queue: Queue) -> bool:
@@ -147,14 +151,12 @@ def givers(trial: Trial, leaf: Account, added: Charge) -> list[Account]:
 
     Theirs is not below its share, and where the paths part the ratios differ by more than the margin.
     """
-    known = trial.givers.get((leaf, added))
+    claim = trial.claim(leaf, added)
+    known = claim.givers
     if known is None:
-        known = trial.givers[leaf, added] = []
-        needed: dict[Account, float] = {}
+        known = claim.givers = []
         for other, ours, bound in _rivals(trial, leaf):
-            if ours not in needed:
-                needed[ours] = trial.ratio_with(ours, added) * (1000 + trial.policy.margin)
-            if other is leaf or needed[ours] <= bound:
+            if other is leaf or trial.needed(claim, ours) <= bound:
                 known.append(other)
     return known
 
