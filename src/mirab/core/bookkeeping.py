@@ -21,13 +21,25 @@ class Bookkeeping(Waitlist):
 
     def occupy(self, run: Run) -> None:
         """Its nodes are taken, and it is among the runs."""
-        self.banks[run.pool].take(run.allocation)
+        all_usable = self.book(run, +1)
         self.runs[run.id] = self.running[run.workload.id] = run
         self.count_running(run, +1)
-        if not inside(run.mask, self.usable[run.pool]):
+        if not all_usable:
             for place, sick in self.troubled.items():
                 if run.is_on(place):
                     sick.runs[run.id] = run
+
+    def book(self, run: Run, sign: int) -> bool:
+        """Take its slots (+1) or give them back (-1); returns whether all its nodes are usable."""
+        bank = self.banks[run.pool]
+        all_usable, slots_free = inside(run.mask, self.usable[run.pool]), bank.look.slots_free
+        if sign > 0:
+            bank.take(run.allocation)
+        else:
+            bank.give(run.allocation)
+        if all_usable and slots_free >= 0:
+            bank.look.slots_free = slots_free - sign * run.slots
+        return all_usable
 
     def count_running(self, run: Run, sign: int) -> None:
         """Its slots count as running (+1), or no more (-1), in its account and all above."""

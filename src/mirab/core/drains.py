@@ -14,14 +14,13 @@ from mirab.model.units import Instant, NodeName
 def serve_drains(trial: Trial) -> None:
     """Undo, begin, press and finish drains, in the order of the nodes."""
     state = trial.state
-    emptying = [(place, sick) for place, sick in state.troubled.items() if sick.counts_what_runs]
-    if not emptying:
+    if not state.emptying:
         return
-    emptying.sort(key=_place)
     draining = 0
-    for _, sick in emptying:
+    for sick in state.emptying.values():
         draining += sick.health is Health.DRAINING
-    for place, sick in emptying:
+    for place in sorted(state.emptying):
+        sick = state.emptying[place]
         if sick.healthy_again:
             trial.actions.append(Resume(state.node_at(place)))
             trial.node_returns(place)
@@ -31,10 +30,6 @@ def serve_drains(trial: Trial) -> None:
             draining += 1
             trial.actions.append(Drain(state.node_at(place), _stop_at(trial, sick), sick.cause))
             _drain(trial, state.node_at(place), sick)
-
-
-def _place(entry: tuple[tuple[int, int], NodeState]) -> tuple[int, int]:
-    return entry[0]
 
 
 def _drain(trial: Trial, node: NodeName, sick: NodeState) -> None:

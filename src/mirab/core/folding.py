@@ -7,7 +7,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from mirab.core.caps import too_large
-from mirab.core.nodes import Health, NodeState, inside
+from mirab.core.nodes import Health, NodeState
 from mirab.core.queues import Pending
 from mirab.core.runs import Run
 from mirab.model import events as facts
@@ -169,7 +169,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
             credit(state, run, event)
         if event.outcome is not Outcome.NODE_FAIL or event.lost is not None:
             charge_late(state, run, max(event.at, run.charged_since), -1)
-    state.banks[run.pool].give(run.allocation)
+    all_usable = state.book(run, -1)
     state.cover(run)
     state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)
@@ -177,7 +177,7 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
     state.count_running(run, -1)
     if run.beneficiary is not None:
         state.victims.get(run.beneficiary, {}).pop(run.id, None)
-    if not inside(run.mask, state.usable[run.pool]):
+    if not all_usable:
         for sick in state.troubled.values():
             sick.runs.pop(run.id, None)
         state.capacity_changed(grown=False)
@@ -228,9 +228,9 @@ def degraded(state: State, event: facts.NodeDegraded) -> None:
     place = state.places[event.node]
     known = state.troubled.get(place)
     if known is None:
-        state.troubled[place] = NodeState(Health.DEGRADED, state.now, event.cause, state.runs_on(place))
-        state.usable[place[0]] &= ~(1 << place[1])
-        state.capacity_changed(grown=False)
+        sick = NodeState(Health.DEGRADED, state.now, event.cause, state.runs_on(place))
+        state.troubled[place] = state.emptying[place] = sick
+        _closes(state, place)
     else:
         known.healthy_again = False
 
@@ -238,7 +238,15 @@ def degraded(state: State, event: facts.NodeDegraded) -> None:
 def down(state: State, event: facts.NodeDown) -> None:
     place = state.places[event.node]
     state.troubled[place] = NodeState(Health.DOWN, state.now, event.cause, state.runs_on(place))
-    state.usable[place[0]] &= ~(1 << place[1])
+    state.emptying.pop(place, None)
+    _closes(state, place)
+
+
+def _closes(state: State, place: tuple[int, int]) -> None:
+    """The node takes nothing new."""
+    number, node = place
+    state.usable[number] &= ~(1 << node)
+    state.banks[number].look_anew()
     state.capacity_changed(grown=False)
 
 
@@ -254,8 +262,11 @@ def up(state: State, event: facts.NodeUp) -> None:
 
 
 def node_returns(state: State, place: tuple[int, int]) -> None:
+    number, node = place
     state.troubled.pop(place, None)
-    state.usable[place[0]] |= 1 << place[1]
+    state.emptying.pop(place, None)
+    state.usable[number] |= 1 << node
+    state.banks[number].look_anew()
     state.capacity_changed(grown=True)
 
 

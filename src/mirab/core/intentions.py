@@ -79,11 +79,13 @@ def _tell_to_stop(state: State, action: plans.Preempt | plans.Cancel, now: Insta
 
 
 def drain(state: State, action: plans.Drain, now: Instant) -> None:
-    state.troubled[state.places[action.node]].becomes(Health.DRAINING)
+    state.troubled[state.places[action.node]].health = Health.DRAINING
 
 
 def repair(state: State, action: plans.Repair, now: Instant) -> None:
-    state.troubled[state.places[action.node]].becomes(Health.REPAIR)
+    place = state.places[action.node]
+    state.troubled[place].health = Health.REPAIR
+    state.emptying.pop(place, None)
 
 
 def resume(state: State, action: plans.Resume, now: Instant) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirab.core.nodes import Bank
+from mirab.core.nodes import Bank, Health
+from mirab.model.units import NodeMask
 
 if TYPE_CHECKING:
     from mirab.core.state import State
@@ -26,17 +27,30 @@ def _check_nodes(state: State) -> None:
         assert given == wanted or run.adopted, f"{run} has {run.allocation} and needs {wanted} nodes"
         payer = run.account.ledger.name
         assert payer == state.by_pool[run.pool], f"{run} is on pool {run.pool} and is charged to {run.account.path}"
-    for bank, expected in zip(state.banks, booked, strict=True):
+    for bank, expected, usable in zip(state.banks, booked, state.usable, strict=True):
         assert bank.free == expected.free, f"pool {bank.pool.name} books other GPUs than its runs use"
+        _check_look(bank, usable)
     for (number, node), trouble in state.troubled.items():
-        usable = state.usable[number] >> node & 1
+        takes_work = state.usable[number] >> node & 1
         assert trouble.runs == state.runs_on((number, node)), (
             f"node {node} of pool {number} knows other runs than run on it"
         )
-        assert not usable, f"node {node} of pool {number} is {trouble.health} and takes work"
+        assert not takes_work, f"node {node} of pool {number} is {trouble.health} and takes work"
+    emptying = {
+        place: each for place, each in state.troubled.items() if each.health in (Health.DEGRADED, Health.DRAINING)
+    }
+    assert state.emptying == emptying, "other nodes are to be emptied than those that are sick or draining"
     for ledger in state.ledgers.values():
         known, there = ledger.window.capacity.rate, state.schedulable(ledger.pools)
         assert known == there, f"the capacity meter of {ledger} has another rate than the nodes"
+
+
+def _check_look(bank: Bank, usable: NodeMask) -> None:
+    name, look = bank.pool.name, bank.look
+    assert look.slots_free in (-1, bank.free_slots(usable)), f"pool {name} has other free GPUs than it remembers"
+    for width, wide in zip(range(bank.slots, -1, -1), look.wide, strict=False):
+        assert wide == bank.with_free(width) & usable, f"pool {name} has other nodes with {width} free"
+        assert look.counts[width] in (-1, wide.bit_count()), f"pool {name} counts its nodes with {width} free wrongly"
 
 
 def _check_accounts(state: State) -> None:

@@ -30,10 +30,31 @@ class Health(Enum):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
-class Bank:
-    """Free slots, and (where work asks for them) used cores and memory, of one pool."""
+class Look:
+    """What has been counted of a pool's usable nodes, while these and what runs on them stay as they are.
 
-    __slots__ = ("cpus", "domains", "free", "memory", "pool", "slots", "total")
+    Attributes:
+        wide: those with at least so many slots free, from all slots downwards, as far as somebody asked.
+        counts: how many these are, by slots; -1 = nobody asked.
+        slots_free: free slots on all usable nodes; -1 = nobody asked.
+    """
+
+    __slots__ = ("counts", "slots_free", "wide")
+
+    def __init__(self, slots: int) -> None:
+        self.wide: list[NodeMask] = []
+        self.counts = [-1] * (slots + 1)
+        self.slots_free = -1
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
+class Bank:
+    """Free slots, and (where work asks for them) used cores and memory, of one pool.
+
+    `look`: what `mirab.core.space` has counted of it. It begins anew with each change.
+    """
+
+    __slots__ = ("cpus", "domains", "free", "look", "memory", "pool", "slots", "total")
 
     def __init__(self, pool: Pool, domains: Domains | None = None) -> None:
         self.pool = pool
@@ -43,12 +64,18 @@ class Bank:
         self.free: list[NodeMask] = [0] * self.slots + [(1 << len(pool.nodes)) - 1]
         self.cpus: dict[int, int] = {}
         self.memory: dict[int, int] = {}
+        self.look_anew()
+
+    def look_anew(self) -> None:
+        """Its slots or its usable nodes have changed."""
+        self.look = Look(self.slots)
 
     def grow(self, pool: Pool) -> NodeMask:
         """The pool has nodes added at its end; returns them as a mask. They are empty."""
         added = (1 << len(pool.nodes)) - (1 << len(self.pool.nodes))
         self.pool, self.total, self.domains = pool, pool.slots, Domains(pool)
         self.free[self.slots] |= added
+        self.look_anew()
         return added
 
     def copy(self) -> Bank:
@@ -72,11 +99,13 @@ class Bank:
         if rest and width:
             raise AssertionError(f"nodes {nodes_of(rest)} of {self.pool.name} have not {width} slots free")
         self._count(given, 1)
+        self.look_anew()
 
     def give(self, given: Allocation) -> None:
         """Undo `take`."""
         give(self.free, given.mask, given.slots_per_node)
         self._count(given, -1)
+        self.look_anew()
 
     def _count(self, given: Allocation, sign: int) -> None:
         if given.cpus_per_node or given.memory_mib_per_node:
@@ -150,18 +179,13 @@ def give(free: list[NodeMask], nodes: NodeMask, width: int) -> None:
 class NodeState:
     """A node that is not simply up, and what runs on it."""
 
-    __slots__ = ("cause", "counts_what_runs", "health", "healthy_again", "human_called", "runs", "since")
+    __slots__ = ("cause", "health", "healthy_again", "human_called", "runs", "since")
 
     def __init__(self, health: Health, since: Instant, cause: str, runs: dict[RunId, Run]) -> None:
         self.runs = runs
-        self.becomes(health)
+        self.health = health
         self.since = since
         self.cause = cause
         self.human_called = False
         self.healthy_again = False
         """Its health came back during the drain: the drain is to be undone."""
-
-    def becomes(self, health: Health) -> None:
-        """What runs on it is part of the capacity while it is still waited for."""
-        self.health = health
-        self.counts_what_runs = health in (Health.DEGRADED, Health.DRAINING)

@@ -69,10 +69,6 @@ class Space:
         self.given_nodes: list[NodeMask] = [0] * len(state.banks)
         self.holds: dict[WorkloadId, Hold] = dict(state.holds)
         self._kept: list[list[Kept]] | None = None
-        self._free: list[int | None] = [None] * len(self.banks)
-        self._wide: list[list[NodeMask]] = [[] for _ in self.banks]
-        """By pool, `wide` from all slots downwards, as far as it was asked for."""
-        self._counts: list[list[int]] = [[-1] * (bank.slots + 1) for bank in self.banks]
         self._pinned: list[dict[Account, NodeMask] | None] = [None] * len(self.banks)
         self._open: dict[tuple[int, Instant], NodeMask] = {}
         self._closing: dict[Size, Instant] = {}
@@ -127,8 +123,8 @@ class Space:
 
     def wide(self, number: int, width: int) -> NodeMask:
         """The usable nodes of a pool with at least so many slots free, whoever they are kept for."""
-        masks = self._wide[number]
         bank = self.banks[number]
+        masks = bank.look.wide
         least = bank.slots - width
         if len(masks) <= least:
             usable = self.usable[number]
@@ -140,7 +136,7 @@ class Space:
 
     def count(self, number: int, width: int) -> int:
         """How many nodes of `wide` there are."""
-        counts = self._counts[number]
+        counts = self.banks[number].look.counts
         count = counts[width]
         if count < 0:
             count = counts[width] = self.wide(number, width).bit_count()
@@ -172,8 +168,9 @@ class Space:
 
     def node_returns(self, place: tuple[int, int]) -> None:
         """An undone drain: the node takes work in this very decision."""
-        self.usable[place[0]] |= 1 << place[1]
-        self._forget(place[0])
+        number, node = place
+        self.usable[number] |= 1 << node
+        self.banks[number] = self.banks[number].copy()
         self.nodes_opened()
         self.news = True
 
@@ -307,19 +304,17 @@ class Space:
 
     def take(self, given: Allocation) -> None:
         """Book free slots for something that this decision starts."""
-        if self.banks[given.pool] is self.state.banks[given.pool]:
-            self.banks[given.pool] = self.banks[given.pool].copy()
-        self.banks[given.pool].take(given)
-        self._forget(given.pool)
+        bank = self.banks[given.pool]
+        slots_free = bank.look.slots_free
+        if bank is self.state.banks[given.pool]:
+            bank = self.banks[given.pool] = bank.copy()
+        bank.take(given)
+        if slots_free >= 0:
+            bank.look.slots_free = slots_free - given.mask.bit_count() * given.slots_per_node
         self._closing.clear()
         self.fresh[given.pool].append(given.mask)
         if given.slots_per_node:
             self.given_nodes[given.pool] |= given.mask
-
-    def _forget(self, number: int) -> None:
-        self._wide[number] = []
-        self._counts[number] = [-1] * (self.banks[number].slots + 1)
-        self._free[number] = None
 
     def headroom(self, number: int) -> int:
         """Slots of a pool that uncharged work leaves free."""
@@ -327,10 +322,11 @@ class Space:
 
     def slots_free(self, number: int) -> int:
         """Free slots on the usable nodes of a pool."""
-        free = self._free[number]
-        if free is None:
-            free = self._free[number] = self.banks[number].free_slots(self.usable[number])
-        return free
+        bank = self.banks[number]
+        look = bank.look
+        if look.slots_free < 0:
+            look.slots_free = bank.free_slots(self.usable[number])
+        return look.slots_free
 
     def beside_headroom(self, size: Size) -> bool:
         """Whether some pool would keep its headroom, or all that it can, beside one more of the size."""

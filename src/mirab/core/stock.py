@@ -40,7 +40,7 @@ class Stock:
         at_cap: queues whose head waits because an account is at its cap, and what it was told.
         given_back: workloads that lost their hold since their ledger is another, until a plan has said so.
         unexplained: queues whose head has no reason yet.
-        troubled: nodes that are not up.
+        troubled: nodes that are not up; `emptying`: of these, the sick and the draining ones, which work still leaves.
         overdue: heap of (instant, run): starts and stops that should have happened by then; `late` = that did not.
         orphans: runs that are stopping for a workload that no longer wants their nodes.
         unwanted: runs that their users cancelled or want back in the queue, and that nobody has told to stop yet.
@@ -61,6 +61,7 @@ class Stock:
             node: (number, index) for number, pool in enumerate(cluster.pools) for index, node in enumerate(pool.nodes)
         }
         self.troubled: dict[tuple[int, int], NodeState] = {}
+        self.emptying: dict[tuple[int, int], NodeState] = {}
         self.ledgers: dict[str, Ledger] = {}
         self.by_pool: list[str] = []
         self.choices: dict[tuple[AccountPath, Shape], str] = {}
@@ -211,8 +212,8 @@ class Stock:
             bank = self.banks[number]
             total += self.usable[number].bit_count() * bank.slots * bank.pool.weight
         emptying: dict[int, NodeMask] = {}
-        for (number, node), state in self.troubled.items():
-            if state.counts_what_runs and number in pools:
+        for number, node in self.emptying:
+            if number in pools:
                 emptying[number] = emptying.get(number, 0) | 1 << node
         for number, mask in emptying.items():
             total += self.banks[number].used_charge(mask)

@@ -62,7 +62,7 @@ class PoolUse:
                     planes[level], carry = planes[level] ^ carry, planes[level] & carry
                     level += 1
         self.busy += given.mask.bit_count() * width
-        self._touched(given.mask)
+        self._touched(given.mask, -width)
 
     def give(self, given: Allocation) -> None:
         """A run's slots come back."""
@@ -75,7 +75,7 @@ class PoolUse:
                     planes[level], borrow = changed, changed & borrow
                     level += 1
         self.busy -= given.mask.bit_count() * width
-        self._touched(given.mask)
+        self._touched(given.mask, width)
 
     def used(self, among: NodeMask) -> int:
         """Used slots on the nodes of a set."""
@@ -87,7 +87,8 @@ class PoolUse:
     def set_health(self, node: NodeName, *, up: bool) -> None:
         """The node is schedulable, or takes nothing new: it is sick, being drained or repaired, or dead."""
         bit = 1 << self.place[node]
-        self.up = self.up | bit if up else self.up & ~bit
+        if bool(self.up & bit) != up:
+            self.up ^= bit
         self._count()
 
     def set_holds(self, holds: Iterable[Hold]) -> None:
@@ -128,11 +129,21 @@ class PoolUse:
         free = self.capacity - self.busy
         return self._idle_held if self._idle_held < free else free
 
-    def _touched(self, mask: NodeMask) -> None:
-        if mask & self._held_nodes:
-            self._stale = True
+    def _touched(self, mask: NodeMask, freed: int) -> None:
+        """So many slots have come free on each of the nodes, or have been taken (negative)."""
+        if mask & self._held_nodes and not self._stale:
+            self._follow_holds(mask, freed)
         if (mask & self.up) != mask:
             self._count()
+
+    def _follow_holds(self, mask: NodeMask, freed: int) -> None:
+        """Under holds of whole nodes as many slots are idle more; under others it depends on what else is free."""
+        for width, held in self._held_masks.items():
+            here = mask & held
+            if here and width < self.slots:
+                self._stale = True
+            elif here:
+                self._idle_held += freed * (here & self.up).bit_count()
 
     def _count(self) -> None:
         """Slots of schedulable nodes, and whatever is still used on the others."""
