@@ -159,3 +159,9 @@ def test_a_calendar_is_told_with_its_clock(monkeypatch: pytest.MonkeyPatch) -> N
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_copies_laid_over_the_log_are_no_rows_of_it() -> None:
+    made = report()
+    made["input"] |= {"rows": 600, "used": 1_684, "dropped": {"asks for no GPU": {"count": 179, "lines": [9, 12]}}}
+    assert "Input: 421 of 600 rows used as 1,684 workloads, 179 rows dropped:" in text_report(made)

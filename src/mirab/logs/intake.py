@@ -90,7 +90,8 @@ class Intake:
     def drop(self, line: int, reason: str) -> None:
         """Count a row that is not used."""
         number, lines = self.dropped.get(reason, (0, ()))
-        self.dropped[reason] = (number + 1, (*lines, line) if len(lines) < LINES_SHOWN else lines)
+        shown = lines if len(lines) >= LINES_SHOWN or line in lines else (*lines, line)
+        self.dropped[reason] = (number + 1, shown)
 
 
 class Remarks:

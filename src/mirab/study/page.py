@@ -16,7 +16,7 @@ from mirab.study import pagehead, pageparts
 from mirab.study.catalogue import Report
 from mirab.study.formats import printable
 from mirab.study.pagehead import Subject, subject
-from mirab.study.reportparts import scene
+from mirab.study.reportparts import rows_used, scene
 from mirab.study.svg import MARKS
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|s|min|h|d|pt|of \d+|nodes?|cores?|GPUs?|GPU-h)(?!\w))")
@@ -44,6 +44,7 @@ def html_page(reports: Sequence[Report]) -> str:
         script=Markup(script),
         policy=security_policy(style, script),
         scene=scene(of.first)[0],
+        used=rows_used(of.first),
         lede=pagehead.lede(of),
         cards=[] if of.several else pagehead.cards(of),
         panels=pagehead.panels(of) if of.several else [],

@@ -23,6 +23,9 @@ from mirab.study.reportparts import against_institute, grouped, institute_writte
 from mirab.study.svg import bar
 from mirab.study.tables import Table
 
+AT_ONCE_S = 0.5
+"""A wait that is written as 0 s."""
+
 Part: TypeAlias = dict[str, Any]
 
 
@@ -82,6 +85,8 @@ def _others(measure: Measure, of: Subject) -> str:
     low, high = min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0])
     if len(known) == 1:
         return f"{measure.written(low[2])} under {low[1]}"
+    if measure.written(low[2]) == measure.written(high[2]):
+        return f"{measure.written(low[2])} under the others"
     ends = " to ".join(f"{measure.written(report)} ({label})" for _, label, report in (low, high))
     return f"{ends} under the others"
 
@@ -90,12 +95,21 @@ def _waits_sentence(of: Subject) -> str:
     median, late = BY_KEY["waits.all.p50_s"], BY_KEY["waits.all.p90_s"]
     if median.value(of.first) is None:
         return ""
-    early = "at once" if (median.value(of.first) or 0) < 0.5 else f"within {median.written(of.first)}"
-    text = f"Half of all workloads started {early}"
+    text = f"Half of all workloads started {_within(median, of)}"
     if of.several:
-        nine = f"nine of ten within {late.written(of.first)}, against {_others(late, of)}"
-        return f"{text}, against {_others(median, of)}; {nine}."
-    return f"{text}, nine of ten within {late.written(of.first)}."
+        return f"{text}, {_against(median, of)}; nine of ten {_within(late, of)}, {_against(late, of)}."
+    return f"{text}, nine of ten {_within(late, of)}."
+
+
+def _within(wait: Measure, of: Subject) -> str:
+    return "at once" if (wait.value(of.first) or 0) < AT_ONCE_S else f"within {wait.written(of.first)}"
+
+
+def _against(wait: Measure, of: Subject) -> str:
+    """What the other policies make of it."""
+    if all(wait.written(report) == wait.written(of.first) for report in of.reports):
+        return f"as under {of.labels[1] if len(of.reports) == 2 else 'the others'}"
+    return f"against {_others(wait, of)}"
 
 
 def _lost_sentence(of: Subject) -> str:

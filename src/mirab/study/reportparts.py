@@ -33,12 +33,23 @@ def input_section(report: Report) -> Section:
     told = report["input"]
     rows = [(f"{reason} ({_first_lines(each['lines'])})", formats.count(each["count"]))
             for reason, each in told["dropped"].items()]  # fmt: skip
-    used = f"{formats.count(told['used'])} of {plural(told['rows'], 'row')} used"
-    dropped = "none dropped" if not rows else f"{plural(told['rows'] - told['used'], 'row')} dropped:"
+    dropped = "none dropped" if not rows else f"{plural(_rows_lost(report), 'row')} dropped:"
     notes = [f"inferred: {note}" for note in told["notes"][:_NOTES]]
     if len(told["notes"]) > _NOTES:
         notes.append(f"and {plural(len(told['notes']) - _NOTES, 'further note')}, all of them in the JSON report")
-    return Section(f"Input: {used}, {dropped}", Table(("reason", "rows"), rows), notes)
+    return Section(f"Input: {rows_used(report)}, {dropped}", Table(("reason", "rows"), rows), notes)
+
+
+def rows_used(report: Report) -> str:
+    """How many rows of the log are workloads; and of how many, where copies were laid over the log."""
+    told = report["input"]
+    whole = told["rows"] - _rows_lost(report)
+    copies = "" if whole == told["used"] else f" as {plural(told['used'], 'workload')}"
+    return f"{formats.count(whole)} of {plural(told['rows'], 'row')} used{copies}"
+
+
+def _rows_lost(report: Report) -> int:
+    return sum(each["count"] for each in report["input"]["dropped"].values())
 
 
 def _first_lines(lines: Sequence[int]) -> str:
