@@ -24,7 +24,7 @@ METRICS = {
     "useful_ratio", "unallocated_ratio", "occupancy", "occupancy_of_demand", "availability", "utilization",
     "lost_ratio", "preemptions", "preemptions_by_cause", "contract_violations", "fragmentation_ratio",
     "fragmentation_by_shape", "held_idle_ratio", "repairs", "repairs_needing_human", "starvation_s", "makespan_s",
-    "deadlines", "waits", "first_progress", "sustained_accounts", "sustained_worst",
+    "deadlines", "waits", "first_progress", "by_contract", "sustained_accounts", "sustained_worst",
 }  # fmt: skip
 WAITS = {"count", "started", "mean_s", "p50_s", "p90_s", "p99_s", "max_s"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mirab.model.events import Outcome, RunCheckpointed, WorkloadHeld, WorkloadReleased
@@ -9,6 +11,7 @@ from mirab.model.plans import Reject, Start
 from mirab.model.reasons import NeverFits
 from mirab.model.resources import Allocation, Shape
 from mirab.model.units import HOUR, MINUTE, RunId, WorkloadId
+from mirab.model.workloads import Arrival
 from mirab.study.demand import kind_of
 from mirab.study.waits import percentile_s, quantiles_s
 from tests.study.scene import BECAUSE, HOUR_S, Scene, cluster, ms
@@ -129,6 +132,39 @@ def test_a_rejected_workload_did_not_wait() -> None:
     metrics = seen.metrics()
     assert metrics["waits"]["all"]["count"] == 0
     assert metrics["rejected"] == 1
+
+
+def test_work_without_a_minimum_is_told_apart() -> None:
+    """Charged: one of 4 GPUs starts. Uncharged: one starts, one of 8 GPUs and 3 h gives up, one still waits."""
+    seen = scene()
+    seen.submit("kept", gpus=4)
+    for name, gpus in (("free", 4), ("gone", 8), ("late", 16)):
+        seen.submit(name, gpus=8 if gpus > 8 else gpus, nodes=2 if gpus > 8 else 1, minimum="0s")
+    seen.start("kept", 10)
+    seen.start("free", 60, [1])
+    seen.cancel("gone", HOUR_S)
+    hours = {"kept": 2, "free": 1, "gone": 3, "late": 5}
+    arrivals = [Arrival(seen.workloads[name], run * HOUR) for name, run in hours.items()]
+    seen.measures.trace = replace(seen.measures.trace, arrivals=arrivals)
+    found = seen.metrics()["by_contract"]
+    charged, uncharged = found["charged"], found["uncharged"]
+    assert {key: charged["small"][key] for key in ("count", "started", "p90_s", "work", "work_unstarted")} == {
+        "count": 1, "started": 1, "p90_s": 10.0, "work": 8.0, "work_unstarted": 0.0,
+    }  # fmt: skip
+    assert {key: uncharged["small"][key] for key in ("count", "started", "p90_s", "work", "work_unstarted")} == {
+        "count": 2, "started": 1, "p90_s": 3600.0, "work": 28.0, "work_unstarted": 24.0,
+    }  # fmt: skip
+    assert (uncharged["medium"]["work"], uncharged["medium"]["work_unstarted"]) == (80.0, 80.0)
+    assert (uncharged["all"]["count"], uncharged["all"]["work"], uncharged["all"]["work_unstarted"]) == (3, 108.0, 104.0)
+    assert (charged["medium"]["count"], charged["medium"]["work"]) == (0, 0.0)
+
+
+def test_what_work_came_in_is_unknown_without_a_log() -> None:
+    seen = scene()
+    seen.submit("a", gpus=4)
+    seen.start("a", 10)
+    row = seen.metrics()["by_contract"]["charged"]["small"]
+    assert (row["started"], row["work"], row["work_unstarted"]) == (1, None, None)
 
 
 def test_waits_by_account() -> None:

@@ -67,6 +67,13 @@ def report(
         "deadlines": {"count": 40, "met": round(38 * good**0.5)},
         "waits": {name: _waits(draw, good, place) for place, name in enumerate(CLASSES)},
         "first_progress": {name: _waits(draw, good * 0.9, place) for place, name in enumerate(CLASSES)},
+        "by_contract": {
+            contract: {
+                name: _waits(draw, good, place) | {"work": 1000.0 * (place + 1), "work_unstarted": part * (place + 1)}
+                for place, name in enumerate(CLASSES)
+            }
+            for contract, part in (("charged", 5.0), ("uncharged", 400.0))
+        },
     }  # fmt: skip
     return {
         "mirab": "0.1.0",

@@ -23,7 +23,7 @@ def _line(text: str, begin: str) -> str:
 
 def test_every_measure_of_the_report_is_in_the_catalogue() -> None:
     known = {key.split(".")[0] for key in BY_KEY} | {measure.of.split(".")[0] for measure in MEASURES}
-    apart = {"preemptions_by_cause", "fragmentation_by_shape", "waits", "first_progress"}
+    apart = {"preemptions_by_cause", "fragmentation_by_shape", "waits", "first_progress", "by_contract"}
     assert set(report()["metrics"]) <= known | apart
 
 

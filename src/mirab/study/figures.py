@@ -11,6 +11,7 @@ from mirab.model.accounts import ledger_of
 from mirab.model.policy import Policy
 from mirab.model.trace import Trace
 from mirab.model.units import UNIT, WHOLE, Duration, format_duration
+from mirab.study.bycontract import ByContract
 from mirab.study.demand import counted_pools
 from mirab.study.exceptions import exceptions_part
 from mirab.study.owed import (
@@ -38,7 +39,7 @@ Report = dict[str, Any]
 def report(seen: Measures, performance: Report | None) -> Report:
     """Everything, by the schema. The same facts give the same bytes; only `performance` may differ."""
     _settle(seen)
-    waits, progress = _still_waiting(seen)
+    waits, progress, by_contract = _still_waiting(seen)
     spans = waits.sorted_spans()
     leaves = list(seen.ledger.leaves.values())
     return {
@@ -51,6 +52,7 @@ def report(seen: Measures, performance: Report | None) -> Report:
             **_trouble_metrics(seen),
             "waits": waits.summary(spans),
             "first_progress": progress.summary(progress.sorted_spans()),
+            "by_contract": by_contract.summary(seen.trace.arrivals, seen.trace.cluster),
         },
         "by_account": _by_account(seen, leaves),
         "exceptions": exceptions_part(seen.trace),
@@ -102,16 +104,17 @@ def _settle(seen: Measures) -> None:
         leaf.settle(seen.where.clock)
 
 
-def _still_waiting(seen: Measures) -> tuple[Waits, Waits]:
+def _still_waiting(seen: Measures) -> tuple[Waits, Waits, ByContract]:
     """The waits, with those of the workloads that are still in the queue, or still without a checkpoint."""
-    waits, progress = seen.waits.copy(), seen.first_progress.copy()
+    waits, progress, by_contract = seen.waits.copy(), seen.first_progress.copy(), seen.by_contract.copy()
     for job in seen.jobs.values():
         if not job.started:
             waits.add(job.kind, job.waited(seen.now), reached=False)
+            by_contract.add(job, job.waited(seen.now), reached=False)
         if not job.progressed:
             saved_at = job.run.progress_at(seen.now) if job.run is not None else None
             progress.add(job.kind, job.waited(saved_at or seen.now), reached=saved_at is not None)
-    return waits, progress
+    return waits, progress, by_contract
 
 
 def _budget_metrics(seen: Measures, leaves: Sequence[Leaf]) -> Report:

@@ -38,6 +38,7 @@ from mirab.model.policy import Policy
 from mirab.model.trace import Trace
 from mirab.model.units import FOREVER, Duration, Instant
 from mirab.study import figures
+from mirab.study.bycontract import ByContract
 from mirab.study.causes import cause_of
 from mirab.study.contract_audit import ContractAudit
 from mirab.study.period import period_of
@@ -67,7 +68,7 @@ class Measures:
         self.audit = ContractAudit(policy, trace.budgets)
         self.repairs = Repairs()
         self.starvation = Starvation()
-        self.waits, self.first_progress = Waits(), Waits()
+        self.waits, self.first_progress, self.by_contract = Waits(), Waits(), ByContract()
         self.preemptions: dict[str, int] = {}
         self.lost = 0
         self.rejected = 0
@@ -349,6 +350,7 @@ class Measures:
         job.started = True
         waited = job.waited(now)
         self.waits.add(job.kind, waited, reached=reached)
+        self.by_contract.add(job, waited, reached=reached)
         job.leaf.waits.append(waited)
         job.leaf.asked.append(job.workload.submitted_at)
 

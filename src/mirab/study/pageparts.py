@@ -9,7 +9,16 @@ from mirab.study import charts, formats
 from mirab.study.catalogue import BY_KEY, CAUSE_WORDS, CLASS_WORDS, Report, account_name
 from mirab.study.formats import ABSENT, Names, plural, span
 from mirab.study.pagehead import Part, Subject
-from mirab.study.reportparts import classes_in, delivered_changes, ledger_notes, ledgers_of, split_accounts
+from mirab.study.reportparts import (
+    CONTRACT_NOTE,
+    classes_in,
+    contract_columns,
+    contract_rows,
+    delivered_changes,
+    ledger_notes,
+    ledgers_of,
+    split_accounts,
+)
 from mirab.study.svg import bar
 from mirab.study.tables import Table
 
@@ -210,7 +219,16 @@ def waits(of: Subject) -> Part:
             counts = [formats.count(each.get("count")), formats.count(each.get("started"))]
             rows.append([f"{name}, {label}" if of.several else name, *counts, *spans, span(first.get("p90_s"))])
     heads = ["class", "submitted", "started", "mean", "median", "p90", "p99", "longest", "first progress, p90"]
-    return {"shown": shown, "table": Table(heads, rows)}
+    return {"shown": shown, "table": Table(heads, rows), "contracts": _contracts(of), "contract_note": CONTRACT_NOTE}
+
+
+def _contracts(of: Subject) -> Table:
+    rows = [
+        (f"{name}, {label}" if of.several else name, *cells)
+        for label, report in zip(of.labels, of.reports, strict=True)
+        for name, *cells in contract_rows(report)
+    ]
+    return Table(contract_columns(of.reports[0]), rows)
 
 
 def preemption(of: Subject) -> Part:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mirab.study import formats
 from mirab.study.catalogue import BY_KEY, CAUSE_WORDS, Measure, Report, account_name
 from mirab.study.comparison import comparison_sections
 from mirab.study.formats import plural, slot_word, span
 from mirab.study.reportparts import (
+    CONTRACT_NOTE,
     against_institute,
     classes_in,
+    contract_columns,
+    contract_rows,
     grouped,
     input_section,
     institute_written,
@@ -40,6 +43,7 @@ def report_sections(report: Report) -> list[Section]:
         Section(f"Replay of {report['input']['name']} under policy {report['policy']['name']}", notes=scene(report)),
         _measures_section(report),
         _waits_section(report),
+        *_contracts_section(report),
         _stops_section(report),
         _accounts_section(report),
         input_section(report),
@@ -87,6 +91,12 @@ def _waits_section(report: Report) -> Section:
         "All submissions count: those who gave up with their wait until then, those still waiting with their wait "
         "so far. Progress: until the first confirmed checkpoint or the end."
     ] if rows else ["Nothing was submitted."])  # fmt: skip
+
+
+def _contracts_section(report: Report) -> Iterator[Section]:
+    rows = list(contract_rows(report))
+    if rows:
+        yield Section("The same with a minimum and without one", Table(contract_columns(report), rows), [CONTRACT_NOTE])
 
 
 def _stops_section(report: Report) -> Section:

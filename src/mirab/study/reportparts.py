@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from mirab.study import formats
 from mirab.study.catalogue import GROUPS, MEASURES, Measure, Report, absent, labels
 from mirab.study.demand import CLASSES
-from mirab.study.formats import ABSENT, Names, plural, span
+from mirab.study.formats import ABSENT, Names, plural, slot_word, span
 from mirab.study.tables import Section, Table
 
 _ACCOUNTS = 20
@@ -97,6 +97,32 @@ def classes_in(reports: Sequence[Report]) -> list[str]:
     found = reports[0]["metrics"]["waits"]
     order = [name for name in CLASSES if name in found] + [name for name in found if name not in CLASSES]
     return [name for name in order if any(submitted(report, name) for report in reports)]
+
+
+CONTRACT_NOTE = (
+    "Work without a minimum is not charged: it takes what no charged work can use. Never started: the part of the work "
+    "that was asked for whose users gave up before it began, or that still waits."
+)
+
+
+def contract_columns(report: Report) -> Sequence[str]:
+    asked = f"asked, {slot_word(report['input']['unit'], 1)}-h"
+    return "class", "minimum", "submitted", "started", "median", "p90", asked, "never started"
+
+
+def contract_rows(report: Report) -> Iterator[tuple[str, ...]]:
+    """Charged and uncharged work of each class apart; nothing where all is of one kind."""
+    found = report["metrics"].get("by_contract", {})
+    if len(found) < 2 or not all(rows["all"]["count"] for rows in found.values()):
+        return
+    for name in classes_in([report]):
+        for contract, word in (("charged", "yes"), ("uncharged", "none")):
+            row = found[contract][name]
+            if row["count"]:
+                counts = [formats.count(row[key]) for key in ("count", "started")]
+                asked, lost = row["work"], row["work_unstarted"]
+                part = formats.percent(lost / asked) if asked else ABSENT
+                yield name, word, *counts, span(row["p50_s"]), span(row["p90_s"]), formats.hours(asked), part
 
 
 def submitted(report: Report, name: str) -> int:

@@ -23,6 +23,7 @@ from mirab.model.trace import Trace
 from mirab.model.units import Duration, Instant
 from mirab.store import Store, open_store
 from mirab.store.beginning import beginning
+from mirab.study.bycontract import ByContract
 from mirab.study.excepted import Excepted
 from mirab.study.livemeasures import LiveMeasures
 from mirab.study.waits import Waits
@@ -69,7 +70,7 @@ class WindowMeasures(LiveMeasures):
 
     def _forget(self) -> None:
         """What was counted before the window."""
-        self.waits, self.first_progress = Waits(), Waits()
+        self.waits, self.first_progress, self.by_contract = Waits(), Waits(), ByContract()
         self.deadlines = self.deadlines_met = self.rejected = 0
         self.first_at = None
         self.audit.count = 0
