@@ -95,11 +95,26 @@ BESIDE: tuple[tuple[str, Callable[[Report], float | None], str], ...] = (
     ("fragmentation", _metric("fragmentation_ratio"), "%"),
     ("preemptions", _metric("preemptions"), "n"),
     ("starvation", _metric("starvation_s"), "s"),
-    ("wait p90, medium", _wait("medium", "p90_s"), "s"),
+    ("wait p90, all with a minimum", lambda report: _by_contract(report, "charged", "all")["p90_s"], "s"),
+    ("wait p90, medium with a minimum", lambda report: _by_contract(report, "charged", "medium")["p90_s"], "s"),
+    ("work never started, with a minimum", lambda report: _unstarted(report, "charged", "all"), "%"),
+    ("work never started, medium with a minimum", lambda report: _unstarted(report, "charged", "medium"), "%"),
+    ("work never started, without a minimum", lambda report: _unstarted(report, "uncharged", "all"), "%"),
     ("wait p90, large", _wait("large", "p90_s"), "s"),
     ("huge gangs that started", lambda report: _started(report, "huge"), "%"),
     ("repairs needing a human", _metric("repairs_needing_human"), "n"),
 )
+
+
+def _by_contract(report: Report, contract: str, group: str) -> dict[str, Any]:
+    found: dict[str, Any] = report["metrics"]["by_contract"][contract][group]
+    return found
+
+
+def _unstarted(report: Report, contract: str, group: str) -> float | None:
+    """The part of the work asked for that never started."""
+    row = _by_contract(report, contract, group)
+    return row["work_unstarted"] / row["work"] if row["work"] else None
 
 
 def _started(report: Report, group: str) -> float | None:

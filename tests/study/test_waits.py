@@ -155,7 +155,8 @@ def test_work_without_a_minimum_is_told_apart() -> None:
         "count": 2, "started": 1, "p90_s": 3600.0, "work": 28.0, "work_unstarted": 24.0,
     }  # fmt: skip
     assert (uncharged["medium"]["work"], uncharged["medium"]["work_unstarted"]) == (80.0, 80.0)
-    assert (uncharged["all"]["count"], uncharged["all"]["work"], uncharged["all"]["work_unstarted"]) == (3, 108.0, 104.0)
+    every = uncharged["all"]
+    assert (every["count"], every["work"], every["work_unstarted"]) == (3, 108.0, 104.0)
     assert (charged["medium"]["count"], charged["medium"]["work"]) == (0, 0.0)
 
 

@@ -182,7 +182,8 @@ def run_ended(state: State, event: facts.RunEnded) -> None:
             sick.runs.pop(run.id, None)
         state.capacity_changed(grown=False)
     if not run.cancelled and goes_back(event.outcome, run.workload.resume or run.recalled):
-        admit(state, Pending(run.workload, run.attempt + 1), known=True)
+        vain = run.vain_if_ended(state.now) if event.outcome is Outcome.PREEMPTED else run.vain
+        admit(state, Pending(run.workload, run.attempt + 1, vain), known=True)
 
 
 def credit(state: State, run: Run, event: facts.RunEnded) -> None:
@@ -207,6 +208,7 @@ def _stays(state: State, run: Run) -> None:
     """It goes on for now, and the claim that it was stopped for is void."""
     beneficiary = run.beneficiary
     run.stop_by = run.beneficiary = None
+    run.for_colleague = False
     run.excused_until = state.now + state.policy.stop_timeout
     state.late.pop(run.id, None)
     state.orphans.pop(run.id, None)

@@ -41,6 +41,7 @@ def start(state: State, action: plans.Start, now: Instant) -> None:
     state.dequeue(pending)
     rate = info.rate_in(action.allocation.pool) if info.charged else 0
     run = Run(action.run_id, pending.workload, pending.attempt, user, action.allocation, rate, action.min_runtime, now)
+    run.vain = pending.vain
     run.charged = info.charged
     if isinstance(action.reason, Reserved):
         run.reservation, run.rate = action.reason.reservation_id, 0
@@ -58,6 +59,7 @@ def preempt(state: State, action: plans.Preempt, now: Instant) -> None:
         state.orphans[run.id] = run
     if isinstance(action.reason, PreemptedFor):
         run.beneficiary = action.reason.beneficiary
+        run.for_colleague = action.reason.account == run.account.path
         state.victims.setdefault(run.beneficiary, {})[run.id] = None
 
 

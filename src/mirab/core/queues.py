@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mypy_extensions import mypyc_attr
 
 from mirab.core.meter import Commitment, add_up, usage_meter
+from mirab.core.runs import NOTHING_IN_VAIN, InVain
 from mirab.model.plans import Waiting
 from mirab.model.resources import Shape
 from mirab.model.units import FOREVER, Charge, ChargeRate, Duration, Instant, UserName, WorkloadId
@@ -35,14 +36,15 @@ Size: TypeAlias = tuple[tuple[tuple[int, int], ...], int]
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
 class Pending:
-    """A workload that waits. `attempt` is the number its next run will have."""
+    """A workload that waits. `attempt` is the number its next run will have; `vain`: see `Run.vain`."""
 
-    __slots__ = ("attempt", "id", "queue", "rank", "waiting", "workload")
+    __slots__ = ("attempt", "id", "queue", "rank", "vain", "waiting", "workload")
 
-    def __init__(self, workload: Workload, attempt: int) -> None:
+    def __init__(self, workload: Workload, attempt: int, vain: InVain = NOTHING_IN_VAIN) -> None:
         self.workload = workload
         self.id = workload.id
         self.attempt = attempt
+        self.vain = vain
         self.rank = rank(workload, attempt)
         self.queue: Queue | None = None
         self.waiting: Waiting | None = None

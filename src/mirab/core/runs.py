@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
@@ -13,6 +13,20 @@ from mirab.model.workloads import Workload
 if TYPE_CHECKING:
     from mirab.core.queues import User
     from mirab.core.shares import Account
+
+
+IN_VAIN_MOST = 5
+"""So many runs of work that never saves are stopped for colleagues before it gets its turn."""
+
+
+class InVain(NamedTuple):
+    """Runs that came to nothing: how many, and how long they ran in all."""
+
+    times: int
+    span: Duration
+
+
+NOTHING_IN_VAIN = InVain(0, 0)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, serializable=True)
@@ -36,13 +50,16 @@ class Run:
         adopted: the engine started it by itself, where and as it liked.
         loose: its minimum is over or it never had one, and it is not stopping: it may be somebody's victim.
         stuck: it did not stop in time; a human was called.
+        for_colleague: it was told to stop for work of its own account.
+        vain: earlier runs of its workload that were stopped for colleagues and came to nothing.
     """
 
     __slots__ = (
         "account", "adopted", "allocation", "attempt", "beneficiary", "cancelled", "charged", "charged_since",
-        "checkpoint_at", "committed_until", "excused_until", "grace", "guest_until", "id", "loose", "mask",
-        "min_runtime", "nodes", "pool", "protected_until", "rate", "recalled", "requested_at", "reservation", "slots",
-        "started_at", "stop_by", "stuck", "suspended_at", "time_limit", "user", "vouched", "width", "workload",
+        "checkpoint_at", "committed_until", "excused_until", "for_colleague", "grace", "guest_until", "id", "loose",
+        "mask", "min_runtime", "nodes", "pool", "protected_until", "rate", "recalled", "requested_at", "reservation",
+        "slots", "started_at", "stop_by", "stuck", "suspended_at", "time_limit", "user", "vain", "vouched", "width",
+        "workload",
     )  # fmt: skip
 
     def __init__(self, run_id: RunId, workload: Workload, attempt: int, user: User, allocation: Allocation,
@@ -73,6 +90,8 @@ class Run:
         self.cancelled = False
         self.recalled = False
         self.suspended_at: Instant | None = None
+        self.for_colleague = False
+        self.vain = NOTHING_IN_VAIN
         self.checkpoint_at: Instant | None = None
         self.vouched = False
         self.reservation: str | None = None
@@ -130,6 +149,24 @@ class Run:
         if self.charged and self.protected_until <= now:
             safe = max(safe, self.protected_until)
         return safe
+
+    def has_its_turn(self, now: Instant) -> bool:
+        """Whether others of its account have to leave it for now: it has been stopped in vain for them too often, and
+        has not yet run for as long as all those runs together.
+        """
+        if self.vain.times < IN_VAIN_MOST or self.started_at is None:
+            return False
+        return now < self.started_at + self.vain.span
+
+    def vain_if_ended(self, now: Instant) -> InVain:
+        """`vain` of the run after this one, if this one ends now.
+
+        Work that saves gets on from run to run, since the end of its minimum is a checkpoint: nothing is in vain.
+        """
+        saves = self.workload.checkpoint > 0 or self.checkpoint_at is not None
+        if not self.for_colleague or self.started_at is None or saves:
+            return self.vain
+        return InVain(self.vain.times + 1, self.vain.span + now - self.started_at)
 
     def loss(self, now: Instant, claimed_loss_cap: Duration) -> Charge:
         """Slot-milliseconds that stopping it now would waste: work since `safe_at`, at most the cap, and its restart.

@@ -1,7 +1,7 @@
 """Work under a minimum and work without one, apart: how long each waited, and how much of it never started.
 
-Without a minimum work is not charged, and takes what no charged work can use. Counted together, a class of which a tenth
-never starts looks as if anybody of it had to fear that.
+Without a minimum work is not charged, and takes what no charged work can use. Counted together, a class of which a
+tenth never starts looks as if anybody of it had to fear that.
 """
 
 from __future__ import annotations
