@@ -204,8 +204,9 @@ class SlurmCluster:
         daemon = daemon or name
         log = (self.folder / "log" / f"{daemon}.log").open("ab")
         self.daemons[daemon] = subprocess.Popen(
-            [str(program(name)), *options], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
+            [str(program(name)), *options], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            cwd=self.folder,
+        )  # fmt: skip
         log.close()
 
     def _lay_out(self) -> None:
