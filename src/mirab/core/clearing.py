@@ -202,20 +202,23 @@ def _covered(cells: list[Cell], mask: NodeMask) -> list[Cell]:
 Cost: TypeAlias = tuple[bool, Charge, int, RunId]
 """What a plan of victims costs: some of them are charged, what is lost, gangs among them; the lowest id."""
 
+CellPlan: TypeAlias = tuple[Cost, NodeMask, Cell, list[Run]]
+"""What it costs to clear the nodes of a cell, the lowest of these, the cell, and the victims."""
+
 
 def _clear_parts(
     trial: Trial, queue: Queue, runs: list[Run], number: int, among: NodeMask, width: int
 ) -> Clearing | None:
     """Part of a node, on one node or several: the cheapest victims of each node, then the cheapest nodes."""
     bank, wanted = trial.banks[number], queue.info.nodes
-    plans: list[tuple[Cost, Cell, list[Run]]] = []
+    plans: list[CellPlan] = []
     for cell in _cells(bank, runs, [], among):
         plan = _clear_cell(trial, cell, width)
         if plan is not None:
-            plans.append((plan[0], cell, plan[1]))
-    plans.sort(key=_cost_and_place)
+            plans.append((plan[0], _lowest_node(cell), cell, plan[1]))
+    plans.sort()
     if wanted == 1:
-        return Clearing(number, _lowest_node(plans[0][1]), width, tuple(plans[0][2])) if plans else None
+        return Clearing(number, plans[0][1], width, tuple(plans[0][3])) if plans else None
     free = bank.with_free(width) & among
     missing = wanted - free.bit_count()
     if missing <= 0:
@@ -231,11 +234,7 @@ def _clear_parts(
     return Clearing(number, free, width, tuple(_needed(trial, [cell for cell, _ in chosen], width, stopped)))
 
 
-def _cost_and_place(plan: tuple[Cost, Cell, list[Run]]) -> tuple[Cost, NodeMask]:
-    return plan[0], _lowest_node(plan[1])
-
-
-def _cheapest_nodes(plans: list[tuple[Cost, Cell, list[Run]]], missing: int) -> list[tuple[Cell, list[Run]]] | None:
+def _cheapest_nodes(plans: list[CellPlan], missing: int) -> list[tuple[Cell, list[Run]]] | None:
     """So many nodes with their victims, the cheapest first, of equal cost the lowest; None = there are not enough."""
     chosen: list[tuple[Cell, list[Run]]] = []
     place = 0
@@ -243,13 +242,13 @@ def _cheapest_nodes(plans: list[tuple[Cost, Cell, list[Run]]], missing: int) -> 
         alike = place
         mask = 0
         while alike < len(plans) and plans[alike][0] == plans[place][0]:
-            mask |= plans[alike][1].mask
+            mask |= plans[alike][2].mask
             alike += 1
         if not mask:
             return None
         mask = lowest(mask, min(missing, mask.bit_count()))
         missing -= mask.bit_count()
-        for _, cell, victims in plans[place:alike]:
+        for _, _, cell, victims in plans[place:alike]:
             if cell.mask & mask:
                 cell.mask &= mask
                 chosen.append((cell, victims))

@@ -234,7 +234,8 @@ class Stock:
 
     def runs_on(self, place: tuple[int, int]) -> dict[RunId, Run]:
         """The runs that have a part on a node, given as (pool, number in the pool)."""
-        return {run.id: run for run in self.runs.values() if run.is_on(place)}
+        number, node = place[0], 1 << place[1]
+        return {run.id: run for run in self.runs.values() if run.pool == number and run.mask & node}
 
     def overdue_at(self, run: Run) -> Instant:
         return run.overdue_at(self.policy.start_timeout, self.policy.stop_timeout)
