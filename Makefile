@@ -30,7 +30,7 @@ $(BIN)/python:
 
 $(RUN_MARK): | $(BIN)/python
 	@echo "Installing mirab into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@MIRAB_COMPILED=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(DEV_MARK): $(RUN_MARK)

@@ -134,7 +134,7 @@ VALUE = "dataclass(frozen=True, slots=True)"
 """How the source says that a class is a value; the copy that is compiled says the same so that mypyc makes a struct."""
 DESCRIBE = [
     "from dataclasses import fields as _fields, is_dataclass as _is_dataclass",
-    "def _describe(kind: type, meaning: str | None, fields: str) -> None:",
+    "def _describe(kind: type, meaning: str, fields: str) -> None:",
     "    types = dict([line.split(': ', 1) for line in fields.splitlines()])",
     "    kind.__doc__ = meaning",
     "    kind.__annotations__ = types",
@@ -169,7 +169,7 @@ def with_native_values(source: str) -> str:
 
 def _described(kind: ast.ClassDef, fields: dict[str, ast.AnnAssign]) -> str:
     types = "\n".join(f"{name}: {ast.unparse(each.annotation)}" for name, each in fields.items())
-    return f"_describe({kind.name}, {ast.get_docstring(kind, clean=False)!r}, {types!r})"
+    return f"_describe({kind.name}, {ast.get_docstring(kind, clean=False) or ''!r}, {types!r})"
 
 
 def _written_out(value: ast.ClassDef, fields: dict[str, ast.AnnAssign]) -> list[str]:

@@ -39,7 +39,7 @@ def package() -> Path:
 def _pip(*arguments: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments],
-        env=os.environ | {"HATCH_BUILD_HOOKS_ENABLE": "1"},
+        env=os.environ | {"MIRAB_COMPILED": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -28,6 +28,7 @@ from mirab.model.units import HOUR, MINUTE, Duration, Instant, UserName, Workloa
 from mirab.model.workloads import Arrival, Workload
 from mirab.sim.backend import SimBackend, SimClock
 from mirab.sim.engine import drive
+from tests.compiled import replaces_a_function
 from tests.driven import Record
 from tests.examples import examples
 from tests.worlds import PERIOD, World, draw_world
@@ -205,6 +206,7 @@ def test_the_promise_is_not_empty() -> None:
     assert sum(world.stopped for world in worlds) > 40
 
 
+@replaces_a_function
 def test_it_sees_a_promise_that_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check that finds nothing anywhere would be none: here nobody is sent away from what is reserved."""
     monkeypatch.setattr("mirab.core.reservations._clear", lambda trial, reservation, hold: trial.wake(reservation.end))

@@ -18,6 +18,7 @@ from mirab.model.units import SECOND, WHOLE, Instant
 from mirab.sim import engine
 from mirab.sim.engine import Ending, drive, replay
 from mirab.sim.synthetic import SynthOptions, synthesize
+from tests.compiled import replaces_a_function
 from tests.sim.world import Hand, arrival, ms, trace, trouble
 
 
@@ -107,6 +108,7 @@ def instants_of(world: Trace, policy: Policy, seen: list[tuple[float, list[Event
     return [at for at, _ in seen]
 
 
+@replaces_a_function
 def test_it_jumps_to_the_next_fact_or_wish_and_keeps_the_cadence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Facts at 1, 1.2, 5, 9 s; wishes 0.3 s and 2 s after each decision; two decisions are at least 1 s apart."""
     world = trace([arrival(str(number), at) for number, at in enumerate((1, 1.2, 5, 9))])
@@ -117,6 +119,7 @@ def test_it_jumps_to_the_next_fact_or_wish_and_keeps_the_cadence(monkeypatch: py
     assert instants_of(world, policy, seen, 20) == [1, 2, 3, 4, 5, 9]
 
 
+@replaces_a_function
 def test_facts_between_two_decisions_keep_their_instant(monkeypatch: pytest.MonkeyPatch) -> None:
     world = trace([arrival("a", 10, 0.2), arrival("b", 10.7), arrival("c", 50)])
     policy = with_settings(POLICIES["fifo"], cadence=SECOND)
@@ -128,6 +131,7 @@ def test_facts_between_two_decisions_keep_their_instant(monkeypatch: pytest.Monk
     ]  # fmt: skip
 
 
+@replaces_a_function
 def test_a_quiet_start_waits_for_the_next_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = scripted(monkeypatch, lambda now: None, started=["a"])
     replay(trace([arrival("a", 10, 100), arrival("b", 70)]), fifo())
@@ -159,12 +163,14 @@ def test_work_that_never_fits_does_not_keep_it_going() -> None:
     assert replayed.ended_at == ms(50) and replayed.passes < 10
 
 
+@replaces_a_function
 def test_it_ends_when_nothing_asks_and_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, lambda now: None)
     replayed = replay(trace([arrival("a"), arrival("b", 60)]), fifo())
     assert (replayed.ending, replayed.unfinished, replayed.passes) == (Ending.STUCK, 2, 2)
 
 
+@replaces_a_function
 def test_it_ends_when_it_is_asked_in_vain_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, lambda now: now + ms(60))
     monkeypatch.setattr(engine, "IDLE_PASSES", 50)
@@ -173,6 +179,7 @@ def test_it_ends_when_it_is_asked_in_vain_for_ever(monkeypatch: pytest.MonkeyPat
     assert replayed.ended_at >= ms(3600 + 50 * 60), "while a fact is due it is worth waiting"
 
 
+@replaces_a_function
 def test_it_ends_when_runs_stop_each_other_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Something is always due (a run of two days is restarted each day), and no work ever ends."""
     day = 24 * 3600

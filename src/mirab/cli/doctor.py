@@ -46,6 +46,7 @@ def look() -> list[dict[str, Any]]:
 
     return [
         check("mirab", True, f"{__version__}, in {os.path.dirname(os.path.dirname(__file__))}"),
+        check("core", True, _core()),
         check("python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or later is needed)"),
         *(_library(name) for name in PACKAGES.values()),
         check("bundled log", bundled("philly-2017-10.csv.gz").is_file(), os.fspath(bundled("philly-2017-10.csv.gz"))),
@@ -53,6 +54,17 @@ def look() -> list[dict[str, Any]]:
         check("memory", True, _memory()),
         check("browser", True, _browser()),
     ]
+
+
+def _core() -> str:
+    """Whether the scheduler is compiled."""
+    try:
+        from mirab.core import decide
+    except ImportError as error:
+        return f"not looked at, as {error.name or error} is not installed"
+    if not decide.__file__.endswith(".py"):
+        return "compiled"
+    return "plain Python, two to three times slower (docs/howto/compiled.md says how to compile it)"
 
 
 def _machine() -> list[dict[str, Any]]:
