@@ -28,8 +28,9 @@ from mirab.model.events import (
 )
 from mirab.model.plans import Plan, Preempt, Start
 from mirab.model.policy import Policy
+from mirab.model.reasons import HoldDue
 from mirab.model.records import Beginning, Write
-from mirab.model.resources import Cluster
+from mirab.model.resources import Allocation, Cluster
 from mirab.model.units import DAY, MINUTE, WHOLE, NodeName
 from mirab.service import recover as recovery
 from mirab.service.recover import Recovered, RecoverError, Wanted, recover, take_snapshot
@@ -327,7 +328,7 @@ def test_budgets_change_when_the_file_does_and_not_when_people_decided_since() -
 def test_a_record_that_cannot_be_taken_in_is_named() -> None:
     store = MemoryStore()
     begun(store)
-    start = Start(cast(Any, "9.1"), cast(Any, "9"), cast(Any, None), 0, cast(Any, None))
+    start = Start(cast(Any, "9.1"), cast(Any, "9"), Allocation(7, 1, 1), 0, HoldDue(0))
     store.append((), Plan(EPOCH, 0, (start,)))
     with pytest.raises(RecoverError, match=r"record 1 of the journal .*mirab db backup"):
         begun(store)

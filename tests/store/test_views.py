@@ -13,6 +13,7 @@ from mirab.core.state import State
 from mirab.model import events, plans
 from mirab.model.events import Event, Outcome
 from mirab.model.policy import POLICIES, Policy
+from mirab.model.reasons import HoldDue, StartTimedOut
 from mirab.model.records import JobRow, JobState
 from mirab.model.resources import Allocation, Cluster, Pool
 from mirab.model.units import FOREVER, NodeName, RunId, WorkloadId
@@ -39,6 +40,7 @@ from tests.store.makers import (
 from tests.worlds import PERIOD, draw_world
 
 ONE = WorkloadId("1")
+TIMED_OUT = StartTimedOut(0)
 
 
 class Story:
@@ -91,7 +93,7 @@ def test_preempted_and_started_again() -> None:
     story = Story()
     story.running()
     story.tell(events.RunCheckpointed(600, RunId("1.1")))
-    row = story.tell(at=2_000, actions=[plans.Preempt(RunId("1.1"), 10, None)])  # type: ignore[arg-type]
+    row = story.tell(at=2_000, actions=[plans.Preempt(RunId("1.1"), 10, TIMED_OUT)])
     assert row.state is JobState.COMPLETING
     row = story.tell(ended("1.1", 2_100, Outcome.PREEMPTED))
     assert (row.state, row.preemptions, row.lost) == (JobState.PENDING, 1, 1_500)
@@ -158,7 +160,7 @@ def test_a_running_job_cannot_be_held() -> None:
 
 
 def test_rejected() -> None:
-    row = Story().tell(at=7, actions=[plans.Reject(ONE, None)])  # type: ignore[arg-type]
+    row = Story().tell(at=7, actions=[plans.Reject(ONE, TIMED_OUT)])
     assert (row.state, row.ended_at) == (JobState.REJECTED, 7)
 
 
@@ -168,7 +170,7 @@ def test_refusals_of_the_engine() -> None:
     row = story.tell(events.ActionRefused(110, RunId("1.1"), "start", "no such image"))
     assert (row.state, row.attempt, row.lost) == (JobState.PENDING, 1, 0)
     story.running(attempt=2, at=200)
-    story.tell(at=2_000, actions=[plans.Preempt(RunId("1.2"), 10, None)])  # type: ignore[arg-type]
+    story.tell(at=2_000, actions=[plans.Preempt(RunId("1.2"), 10, TIMED_OUT)])
     assert story.tell(events.ActionRefused(2_010, RunId("1.2"), "preempt")).state is JobState.RUNNING
 
 
@@ -192,7 +194,7 @@ def test_without_a_contract_nothing_is_protected() -> None:
 def test_nodes_that_came_later_have_names() -> None:
     story = Story()
     grown = Cluster("c", (CLUSTER.pools[0], Pool("new", (NodeName("m0"),), 8)))
-    given = plans.Start(RunId("1.1"), ONE, Allocation(1, 1, 8), 0, None)  # type: ignore[arg-type]
+    given = plans.Start(RunId("1.1"), ONE, Allocation(1, 1, 8), 0, HoldDue(0))
     assert story.tell(events.ClusterChanged(1, grown), at=2, actions=[given]).node_names == ("m0",)
 
 
@@ -222,7 +224,7 @@ def test_facts_about_what_is_not_there_change_nothing() -> None:
         events.ActionRefused(1, ghost, "start"),
         events.NodeDown(1, NodeName("n1")),
     )
-    changes = book.fold(facts, plan(3, start("7.1"), plans.Preempt(ghost, 1, None)))  # type: ignore[arg-type]
+    changes = book.fold(facts, plan(3, start("7.1"), plans.Preempt(ghost, 1, TIMED_OUT)))
     assert not (changes.new or changes.changed or changes.runs or changes.placements)
     assert list(changes.mentions) == ["7", "n1"]
 

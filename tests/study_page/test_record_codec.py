@@ -15,7 +15,7 @@ from mirab.model import events, plans
 from mirab.model.accounts import Budget, Budgets
 from mirab.model.codec import decode, encode, recorded_types
 from mirab.model.policy import POLICIES
-from mirab.model.resources import Allocation, Shape
+from mirab.model.resources import Allocation, Pool, Shape
 from mirab.model.workloads import Workload
 from tests.examples import examples
 
@@ -26,6 +26,9 @@ BUDGETS = st.builds(
 st.register_type_strategy(float, st.floats(allow_nan=False))
 st.register_type_strategy(int, st.one_of(st.integers(-9, 9), st.integers(0, 2**1024)))
 st.register_type_strategy(Budget, BUDGETS)
+st.register_type_strategy(
+    Pool, st.builds(Pool, name=TEXT, nodes=st.lists(TEXT).map(tuple), gpus_per_node=st.integers(0, 99))
+)
 st.register_type_strategy(Budgets, st.builds(Budgets, roots=st.tuples(BUDGETS)))
 RECORDED = [kind for kind in (*get_args(events.Event), plans.Plan) if isinstance(kind, type)]
 
