@@ -119,7 +119,13 @@ def compiled(package: Path, folder: Path) -> list[Path]:
     done = subprocess.run(
         [sys.executable, "-m", "mypyc", *sources],
         cwd=folder,
-        env=os.environ | {"MYPYC_OPT_LEVEL": "3", "MYPYC_DEBUG_LEVEL": "0", "MYPYPATH": str(folder)},
+        env=os.environ
+        | {
+            "CFLAGS": f"{os.environ.get('CFLAGS', '')} -Wno-all -w",  # looking for what to warn of takes half the time
+            "MYPYC_OPT_LEVEL": "3",
+            "MYPYC_DEBUG_LEVEL": "0",
+            "MYPYPATH": str(folder),
+        },
         capture_output=True,
         text=True,
         check=False,

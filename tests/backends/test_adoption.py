@@ -241,6 +241,7 @@ def test_after_a_restart_of_the_machine_runs_are_lost_with_the_node(rig: Rig) ->
     wait_for(lambda: shim_pidfd(directory) is None, "end of the shim")
     own = rig.file(run_id, rundir.SHIM)
     rundir.write_json(f"{directory}/{rundir.SHIM}", {**own, "boot": "the one before"})
+    wait_for(lambda: rundir.now_ms() >= start.at + 7, "the seventh millisecond")
     os.utime(f"{directory}/{rundir.HEARTBEAT}", ns=((start.at + 7) * 1_000_000,) * 2)
     rig.restart()
     end = rig.ended(run_id)
