@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import inf
+from operator import truediv
 
 from mypy_extensions import mypyc_attr
 
@@ -166,8 +167,14 @@ def rows(budgets: Budgets, ledger: str = "") -> Iterator[tuple[AccountPath, int,
 
 
 def compared(used: Charge, promised: int) -> float:
-    """The ratio (U + K) / E, `promised` being charge times parts of `WHOLE`. Infinite where nothing was promised."""
-    return used * WHOLE / promised if promised > 0 else inf
+    """The ratio (U + K) / E, `promised` being charge times parts of `WHOLE`. Infinite where nothing was promised.
+
+    One correctly rounded division of integers; compiled, the operator itself would round integers below 2**62 first.
+    """
+    if promised <= 0:
+        return inf
+    ratio: float = truediv(used * WHOLE, promised)
+    return ratio
 
 
 def parting(one: Account, other: Account) -> tuple[Account, Account]:

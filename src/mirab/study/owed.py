@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from operator import truediv
 from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
@@ -153,7 +154,8 @@ def unit_hours(amount: Charge) -> float:
 
 
 def scaled_unit_hours(amount: ScaledCharge) -> float:
-    return round(amount / (WHOLE * UNIT * HOUR), 3)
+    hours: float = truediv(amount, WHOLE * UNIT * HOUR)
+    return round(hours, 3)
 
 
 def slot_hours(amount: int) -> float:
