@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -81,8 +82,9 @@ def test_it_takes_what_there_is_and_the_context_lets_it_through() -> None:
 
 
 def test_its_python_is_one_that_we_name() -> None:
-    versions = {re.fullmatch(r"python:(3\.\d+)-slim( AS \w+)?", of(stage, "FROM")[0]) for stage in (BUILD, IMAGE)}
-    (version,) = {found.group(1) for found in versions if found is not None}
+    bases = [of(stage, "FROM")[0].split()[0] for stage in (BUILD, IMAGE)]
+    version = bases[0].removeprefix("python:")
+    assert bases == [f"python:{version}", f"python:{version}-slim"], "the first has a C compiler, the second need not"
     assert f"Programming Language :: Python :: {version}" in PROJECT["project"]["classifiers"]
     least = PROJECT["project"]["requires-python"].removeprefix(">=")
     assert [int(part) for part in version.split(".")] >= [int(part) for part in least.split(".")]
@@ -184,7 +186,10 @@ def test_what_it_copies_is_enough_for_the_wheel(tmp_path: Path) -> None:
         else:
             shutil.copy(ROOT / name, context)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    done = subprocess.run([*command, "--wheel-dir", tmp_path, context], capture_output=True, text=True, check=False)
+    plain = os.environ | {"MIRAB_COMPILED": "0"}
+    done = subprocess.run(
+        [*command, "--wheel-dir", tmp_path, context], env=plain, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("mirab-*.whl")
     names = ZipFile(wheel).namelist()
