@@ -76,6 +76,7 @@ class Compiled(BuildHookInterface):  # type: ignore[type-arg]
             made = compiled(Path(self.root) / "src" / "mirab", self._folder)
         except RuntimeError as error:
             if setting != "auto":
+                shutil.rmtree(self._folder)
                 raise
             self.app.display_warning(f"mirab is installed as plain Python, which is slower: {error}")
             return
@@ -85,7 +86,7 @@ class Compiled(BuildHookInterface):  # type: ignore[type-arg]
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """The wheel is written: nothing of the copy stays."""
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def is_wanted(setting: str) -> bool:

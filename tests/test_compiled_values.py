@@ -92,3 +92,48 @@ def test_whether_to_compile_is_a_setting(hook: Any, monkeypatch: pytest.MonkeyPa
     assert not hook.is_wanted("auto")
     with pytest.raises(ValueError, match="MIRAB_COMPILED is 'yes': say auto, 1"):
         hook.is_wanted("yes")
+
+
+class App:
+    """What hatchling shows warnings with."""
+
+    def __init__(self) -> None:
+        self.warned: list[str] = []
+
+    def display_warning(self, message: str) -> None:
+        self.warned.append(message)
+
+
+def built(hook: Any, monkeypatch: pytest.MonkeyPatch, setting: str, version: str = "standard") -> tuple[Any, App]:
+    """What the hook adds to a wheel where the C compiler fails, and what it warns of."""
+
+    def fails(package: Path, folder: Path) -> list[Path]:
+        raise RuntimeError("mypyc could not compile these modules")
+
+    monkeypatch.setattr(hook, "compiled", fails)
+    monkeypatch.setattr(hook, "can_compile", lambda: True)
+    monkeypatch.setenv("MIRAB_COMPILED", setting)
+    app = App()
+    one = hook.Compiled(str(ROOT), {}, None, None, "", "wheel", app)
+    build_data: dict[str, Any] = {"force_include": {}}
+    try:
+        one.initialize(version, build_data)
+    finally:
+        one.finalize(version, build_data, "")
+    return build_data, app
+
+
+def test_where_it_cannot_be_compiled_it_stays_plain(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    build_data, app = built(hook, monkeypatch, "auto")
+    assert build_data == {"force_include": {}}
+    assert app.warned == ["mirab is installed as plain Python, which is slower: mypyc could not compile these modules"]
+
+
+def test_who_insists_is_told(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="could not compile"):
+        built(hook, monkeypatch, "1")
+
+
+def test_an_editable_install_is_plain(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    build_data, app = built(hook, monkeypatch, "1", version="editable")
+    assert (build_data, app.warned) == ({"force_include": {}}, [])
