@@ -51,7 +51,6 @@ COMPILED = (
 )
 """All that is called for every fact, decision or workload of a replay."""
 
-
 SETTING = "MIRAB_COMPILED"
 
 
@@ -101,7 +100,7 @@ def is_wanted(setting: str) -> bool:
 
 
 def can_compile() -> bool:
-    """Whether the C compiler that this Python was built with, or `cc`, is here, and Python's headers are."""
+    """Whether a C compiler (`CC`, else the one that built this Python) is here, and Python's headers are."""
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     return shutil.which(compiler) is not None and (Path(sysconfig.get_path("include")) / "Python.h").exists()
 
@@ -138,7 +137,8 @@ def compiled(package: Path, folder: Path) -> list[Path]:
 
 
 VALUE = "dataclass(frozen=True, slots=True)"
-"""How the source says that a class is a value; the copy that is compiled says the same so that mypyc makes a struct."""
+"""How the source says that a class is a value: the classes that are written out."""
+
 DESCRIBE = [
     "from dataclasses import fields as _fields, is_dataclass as _is_dataclass",
     "def _describe(kind: type, meaning: str, fields: str) -> None:",

@@ -82,3 +82,11 @@ def cluster(tmp_path: Path) -> Path:
     path = tmp_path / "cluster.yaml"
     path.write_text(CLUSTER, encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def report(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> Path:
+    """The JSON report of a replay of the log."""
+    path = tmp_path / "report.json"
+    assert mirab("sim", log, "--cluster", cluster, "--json", path).code == 0
+    return path

@@ -33,13 +33,6 @@ def record(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def report(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "report.json"
-    assert mirab("sim", log, "--cluster", cluster, "--json", path).code == 0
-    return path
-
-
-@pytest.fixture
 def gates(mirab: Mirab, tmp_path: Path) -> Path:
     path = tmp_path / "gates.yaml"
     path.write_text(mirab("gate", "--example").out, encoding="utf-8")

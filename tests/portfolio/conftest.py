@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import Mirab, Said, mirab
+from tests.cli.conftest import Mirab, Said, cluster, mirab, report
 
-__all__ = ["Mirab", "Said", "mirab"]
+__all__ = ["Mirab", "Said", "cluster", "mirab", "report"]

@@ -30,13 +30,6 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Path:
-    path = tmp_path / "cluster.yaml"
-    path.write_text(CLUSTER, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
 def proposal(tmp_path: Path) -> Path:
     path = tmp_path / "proposal.yaml"
     path.write_text("budgets:\n  scarlet: {share: 75%, formerly: red}\n  blue: {share: 25%}\n", encoding="utf-8")
@@ -148,13 +141,6 @@ GATES = "gates:\n  contracts: {}\n  lost-work: {at_most: 50%}\n  decisions: {}\n
 def gates(tmp_path: Path) -> Path:
     path = tmp_path / "gates.yaml"
     path.write_text(GATES, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def report(mirab: Mirab, log: Path, cluster: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "report.json"
-    assert mirab("sim", log, "--cluster", cluster, "--json", path).code == 0
     return path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -58,11 +59,8 @@ def look() -> list[dict[str, Any]]:
 
 def _core() -> str:
     """Whether the scheduler is compiled."""
-    try:
-        from mirab.core import decide
-    except ImportError as error:
-        return f"not looked at, as {error.name or error} is not installed"
-    if not decide.__file__.endswith(".py"):
+    found = find_spec("mirab.core.decide")
+    if found is not None and not str(found.origin).endswith(".py"):
         return "compiled"
     return "plain Python, two to three times slower (docs/howto/compiled.md says how to compile it)"
 

@@ -49,9 +49,10 @@ class LogChoice:
         """
         folder = _own_folder(given["log"], given["form"])
         if folder is not None:
-            for name in ("cluster", "node_events"):
-                beside = getattr(folder, name)
-                given[name] = given[name] or (None if beside is None else str(beside))
+            names = ("cluster", "node_events")
+            chosen = [Path(given[name]) if given[name] else None for name in names]
+            beside = folder.beside(*chosen)
+            given |= {name: str(path) for name, path in zip(names, beside, strict=True) if path is not None}
         return cls(**given)
 
     @property

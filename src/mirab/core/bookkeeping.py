@@ -31,14 +31,11 @@ class Bookkeeping(Waitlist):
 
     def book(self, run: Run, sign: int) -> bool:
         """Take its slots (+1) or give them back (-1); returns whether all its nodes are usable."""
-        bank = self.banks[run.pool]
-        all_usable, slots_free = inside(run.mask, self.usable[run.pool]), bank.look.slots_free
+        bank, all_usable = self.banks[run.pool], inside(run.mask, self.usable[run.pool])
         if sign > 0:
-            bank.take(run.allocation)
+            bank.take(run.allocation, all_usable)
         else:
-            bank.give(run.allocation)
-        if all_usable and slots_free >= 0:
-            bank.look.slots_free = slots_free - sign * run.slots
+            bank.give(run.allocation, all_usable)
         return all_usable
 
     def count_running(self, run: Run, sign: int) -> None:

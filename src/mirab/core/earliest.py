@@ -122,9 +122,7 @@ def _may_stop(trial: Trial, queue: Queue, run: Run, claim: Claim) -> bool:
     if run.reservation is not None or (trial.state.exemptions_in_force and trial.state.guaranteed(leaf.path)):
         return False
     if leaf is mine.account:
-        if trial.ratio(leaf) < 1.0 or leaf.share <= 0 or run.has_its_turn(trial.now):
-            return False
-        return trial.may_take_inside(mine, run.user, claim.added)
+        return trial.ratio(leaf) >= 1.0 and leaf.share > 0 and trial.may_take_inside(mine, run, claim.added)
     return trial.may_take(claim, leaf)
 
 

@@ -79,14 +79,17 @@ class Bank:
         return added
 
     def copy(self) -> Bank:
-        """A scratch copy: a list of integers, nothing per node but what asked for cores or memory."""
+        """A scratch copy, for the same usable nodes: a list of integers, nothing per node but what asked for cores or
+        memory.
+        """
         twin = Bank(self.pool, self.domains)
         twin.free = self.free.copy()
         twin.cpus, twin.memory = (self.cpus.copy(), self.memory.copy()) if self.cpus or self.memory else ({}, {})
+        twin.look.slots_free = self.look.slots_free
         return twin
 
-    def take(self, given: Allocation) -> None:
-        """Book an allocation. Every node of it has the slots free."""
+    def take(self, given: Allocation, usable: bool = False) -> None:
+        """Book an allocation. Every node of it has the slots free; `usable`: and is known to be usable."""
         width, rest, free = given.slots_per_node, given.mask, self.free
         for level in range(width, self.slots + 1):
             moved = free[level] & rest
@@ -98,16 +101,18 @@ class Bank:
                     break
         if rest and width:
             raise AssertionError(f"nodes {nodes_of(rest)} of {self.pool.name} have not {width} slots free")
-        self._count(given, 1)
-        self.look_anew()
+        self._count(given, 1, usable)
 
-    def give(self, given: Allocation) -> None:
+    def give(self, given: Allocation, usable: bool = False) -> None:
         """Undo `take`."""
         give(self.free, given.mask, given.slots_per_node)
-        self._count(given, -1)
-        self.look_anew()
+        self._count(given, -1, usable)
 
-    def _count(self, given: Allocation, sign: int) -> None:
+    def _count(self, given: Allocation, sign: int, usable: bool) -> None:
+        slots_free = self.look.slots_free
+        self.look_anew()
+        if usable and slots_free >= 0:
+            self.look.slots_free = slots_free - sign * given.slots
         if given.cpus_per_node or given.memory_mib_per_node:
             for node in nodes_of(given.mask):
                 self.cpus[node] = self.cpus.get(node, 0) + sign * given.cpus_per_node

@@ -171,6 +171,7 @@ class Space:
         number, node = place
         self.usable[number] |= 1 << node
         self.banks[number] = self.banks[number].copy()
+        self.banks[number].look_anew()
         self.nodes_opened()
         self.news = True
 
@@ -305,12 +306,9 @@ class Space:
     def take(self, given: Allocation) -> None:
         """Book free slots for something that this decision starts."""
         bank = self.banks[given.pool]
-        slots_free = bank.look.slots_free
         if bank is self.state.banks[given.pool]:
             bank = self.banks[given.pool] = bank.copy()
-        bank.take(given)
-        if slots_free >= 0:
-            bank.look.slots_free = slots_free - given.mask.bit_count() * given.slots_per_node
+        bank.take(given, usable=True)
         self._closing.clear()
         self.fresh[given.pool].append(given.mask)
         if given.slots_per_node:

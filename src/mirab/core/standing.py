@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirab.core.caps import is_full
 from mirab.core.ledgers import Ledger
 from mirab.core.queues import User
+from mirab.core.runs import Run
 from mirab.core.shares import Account, compared, parting
 from mirab.core.space import Space
 from mirab.core.state import State
@@ -114,9 +115,12 @@ class Standings(Space):
             needed = claim.needed[ours] = ratio * (1000 + self.policy.margin)
         return needed
 
-    def may_take_inside(self, mine: User, theirs: User, added: Charge) -> bool:
-        """The same between two users of one leaf: by U + K, since all of them are promised as much."""
-        if mine is theirs:
+    def may_take_inside(self, mine: User, run: Run, added: Charge) -> bool:
+        """The same between two users of one leaf: by U + K, since all of them are promised as much; and no run that has
+        its turn, because too many before it came to nothing.
+        """
+        theirs = run.user
+        if mine is theirs or run.has_its_turn(self.now):
             return False
         bound = (self.user_usage(mine) + added) * (1000 + self.policy.margin)
         return bound <= self.user_usage(theirs) * 1000

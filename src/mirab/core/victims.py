@@ -188,15 +188,9 @@ def above_share(trial: Trial) -> list[Account]:
 
 
 def _of_other_users(trial: Trial, queue: Queue, added: Charge) -> list[Run]:
-    """Inside one leaf: of users whose U + K exceeds this one's, with the commitment added, by the margin; no run that
-    has its turn because too many before it came to nothing.
-    """
+    """Inside one leaf: of users whose U + K exceeds this one's, with the commitment added, by the margin."""
     mine = queue.user
-    return [
-        run
-        for run in mine.account.exposed.values()
-        if trial.may_take_inside(mine, run.user, added) and not run.has_its_turn(trial.now)
-    ]
+    return [run for run in mine.account.exposed.values() if trial.may_take_inside(mine, run, added)]
 
 
 def _of_lower_priority(trial: Trial, leaf: Account, pending: Pending) -> list[Run]:

@@ -30,13 +30,14 @@ class OwnFolder:
     def name(self) -> str:
         return self.path.resolve().name or "log"
 
+    def beside(self, cluster: Path | None, node_events: Path | None) -> tuple[Path | None, Path | None]:
+        """Cluster and node events: what was chosen, else its own."""
+        return cluster or self.cluster, node_events or self.node_events
+
     def completed(self, options: LoadOptions) -> LoadOptions:
         """The options with the folder's own files wherever none was chosen."""
-        return replace(
-            options,
-            cluster=options.cluster or self.cluster,
-            node_events=options.node_events or self.node_events,
-        )
+        cluster, node_events = self.beside(options.cluster, options.node_events)
+        return replace(options, cluster=cluster, node_events=node_events)
 
     def note(self, options: LoadOptions) -> str:
         """What was taken from it, for options that are complete."""
