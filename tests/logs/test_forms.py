@@ -56,7 +56,9 @@ def test_native_fields_keep_their_meaning() -> None:
     assert third.cancel_after is None
 
 
-@pytest.mark.parametrize(("column", "hint"), [("gpus", r"was gpus meant\? Call it gpus_per_node"), ("x", "add it")])
+@pytest.mark.parametrize(
+    ("column", "hint"), [("gpus", r"was gpus meant\? Call it gpus_per_node"), ("x", "add it"), ("user", "add it")]
+)
 def test_native_without_a_size_of_a_node(tmp_path: Path, column: str, hint: str) -> None:
     with pytest.raises(LogError, match=f":1: has neither a column gpus_per_node nor cpus_per_node: {hint}$"):
         read(tmp_path, f"submit_s,nodes,{column},run_s\n0,1,8,9\n")

@@ -124,7 +124,8 @@ def _check_size(table: Table) -> None:
     """Raises LogError if nothing says how large a job is on a node; another name for it is told as what was meant."""
     if "gpus_per_node" in table.names or "cpus_per_node" in table.names:
         return
-    close = get_close_matches("gpus_per_node", [name for name in table.names if name != "nodes"], 1, 0.3)
+    strange = [name for name in table.names if name not in (*COLUMNS, *OPTIONAL)]
+    close = get_close_matches("gpus_per_node", strange, 1, 0.3)
     hint = f"was {close[0]} meant? Call it gpus_per_node" if close else "add it"
     what = "has neither a column gpus_per_node nor cpus_per_node"
     raise LogError(what, table.source.path, table.header_line, hint)
